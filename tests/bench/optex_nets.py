@@ -36,8 +36,8 @@ def settings_of(way, batch, rate, momentum):
     given = {"momentum": momentum, "lr_policy": "fixed", "snapshot": 0, "snapshot_after_train": "false", "display": 0}
     if way == "batch":
         return dict(given, global_batch_size=batch * POINTS, base_lr=rate * POINTS)
-    more = {"KERNEL": {"optex.noise": 0.1}, "GUARD": {"optex.guard": "true"}}.get(way, {})
-    more.update({"optex.parallel": POINTS, "optex.predictor": "LAST" if way == "GUARD" else way})
+    more = {"KERNEL": {"optex.noise": 0.1}}.get(way, {})
+    more.update({"optex.guard": "true" if way == "GUARD" else "false", "optex.parallel": POINTS, "optex.predictor": "LAST" if way == "GUARD" else way})
     return dict(given, global_batch_size=batch, base_lr=rate, type="OptEx", **more)
 
 

@@ -12,7 +12,7 @@ runs one_point 0 'a round of 1 steps of Nesterov, 20 in all' $train --set=optex.
 is one_point_is_the_rule test "$(sum_of) of 20" = "$rule of 20"
 
 for how in LAST "KERNEL --set=optex.noise=0.01"; do
-    with="--set=optex.parallel=3 --set=optex.predictor=$how"
+    with="--set=optex.guard=false --set=optex.parallel=3 --set=optex.predictor=$how"
     runs whole 0 'a round of 3 steps of SGD, 60 in all' $train $with --set=snapshot_prefix=whole
     is counts_both grep -q 'OptEx: 16 rounds, 48 steps, 8 points known' out
     whole=$(sum_of)
@@ -22,7 +22,7 @@ for how in LAST "KERNEL --set=optex.noise=0.01"; do
 done
 
 # a guard begins with one step a round; what it knows is in the set
-with="--set=optex.guard=true --set=optex.parallel=4"
+with=--set=optex.parallel=4
 runs guard 0 'OptEx: 1 rounds, 1 steps, 1 points known' $train $with --set=snapshot_prefix=guard
 is tells_guard grep -q 'OptEx: [124] steps by [124] batches, noise share [01][.][0-9]*, cosines of estimates -*[01][.]' out
 whole=$(sum_of)
@@ -37,7 +37,7 @@ near() {
     [ "$(wc -l <"$1")" = "$(wc -l <"$2")" ] && [ -s "$1" ] &&
         paste -d' ' "$1" "$2" | awk -v part="${3:-1e-6}" '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > part * $2) bad = 1 } END { exit bad }'
 }
-ranks="$CORTADO train --solver=solver.prototxt --set=type=OptEx --set=display=5 --set=test_interval=10 --set=optex.base_type=Adam \
+ranks="$CORTADO train --solver=solver.prototxt --set=type=OptEx --set=optex.guard=false --set=display=5 --set=test_interval=10 --set=optex.base_type=Adam \
     --set=base_lr=0.003 --set=checksum_interval=1 --set=snapshot=0"
 runs one_rank 0 'Optimization Done' $ranks --set=test_iter=8 --set=snapshot_prefix=one --metrics=one.jsonl
 whole=$(sum_of)
@@ -61,7 +61,7 @@ is four_to_two_is_one test "$(sum_of) of 20" = "$whole of 20"
 # order then, so losses are those of one rank to rounding, which 20 rounds of Adam let grow
 sed 's/bottom: "label" top: "loss"/& loss_param { ignore_label: 3 normalization: VALID }/' net.prototxt >parts.prototxt
 sed 's/net.prototxt/parts.prototxt/' solver.prototxt >parts_solver.prototxt
-parts="$CORTADO train --solver=parts_solver.prototxt --set=type=OptEx --set=display=5 --set=test_interval=100000 --set=optex.base_type=Adam \
+parts="$CORTADO train --solver=parts_solver.prototxt --set=type=OptEx --set=optex.guard=false --set=display=5 --set=test_interval=100000 --set=optex.base_type=Adam \
     --set=base_lr=0.003 --set=checksum_interval=1 --set=snapshot=0 --set=optex.parallel=2 --global_batch_size=14"
 is parts_ignores grep -q ignore_label parts.prototxt
 runs point_of_one 0 'a round of 2 steps' $parts --set=snapshot_prefix=parts1 --metrics=parts1.jsonl

@@ -174,7 +174,8 @@ static void test_no_prediction_is_a_larger_batch(void **state)
 
     (void)state;
     run("type: 'SGD' base_lr: 0.06 iter_size: 3", 5, NULL, &want);
-    run("type: 'OptEx' optex { parallel: 3 predictor: NONE } base_lr: 0.02", 5, NULL, &got);
+    run("type: 'OptEx' optex { parallel: 3 predictor: NONE guard: false } base_lr: 0.02", 5, NULL,
+        &got);
     assert_true((got.count > 0) && (got.count == want.count));
     for (int64_t i = 0; i < want.count; i++)
         assert_true(fabsf(got.weight[i] - want.weight[i]) < 2e-6f);
@@ -183,14 +184,17 @@ static void test_no_prediction_is_a_larger_batch(void **state)
 }
 
 static const char *const ways[] = {
-    "optex { base_type: 'Adam' parallel: 3 predictor: KERNEL history: 5 noise: 0.01 } momentum: "
+    "optex { guard: false base_type: 'Adam' parallel: 3 predictor: KERNEL history: 5 noise: 0.01 } "
+    "momentum: "
     "0.9 "
     "base_lr: 0.02",
-    "optex { base_type: 'Nesterov' parallel: 4 predictor: SECANT corrector: LAST_POINT } momentum: "
+    "optex { guard: false base_type: 'Nesterov' parallel: 4 predictor: SECANT corrector: "
+    "LAST_POINT } momentum: "
     "0.5 base_lr: 0.02 weight_decay: 0.01",
-    "optex { parallel: 2 } momentum: 0.9 base_lr: 0.02 average_loss: 3",
-    "optex { parallel: 3 predictor: NONE } momentum: 0.9 base_lr: 0.02",
-    "optex { parallel: 3 predictor: KERNEL kernel: RBF prior_mean: ZERO length_scale: 0.5 noise: "
+    "optex { guard: false parallel: 2 } momentum: 0.9 base_lr: 0.02 average_loss: 3",
+    "optex { guard: false parallel: 3 predictor: NONE } momentum: 0.9 base_lr: 0.02",
+    "optex { guard: false parallel: 3 predictor: KERNEL kernel: RBF prior_mean: ZERO length_scale: "
+    "0.5 noise: "
     "0.1 } base_lr: 0.02",
     "optex { parallel: 4 guard: true } momentum: 0.9 base_lr: 0.02",
     "optex { base_type: 'Adam' parallel: 6 guard: true predictor: KERNEL noise: 0.1 } momentum: "
@@ -223,9 +227,10 @@ static void test_resume(void **state)
     }
 }
 
-#define LAST_OF(_history) "type: 'OptEx' optex { parallel: 3 history: " _history " } base_lr: 0.02 "
+#define LAST_OF(_history)                                                                          \
+    "type: 'OptEx' optex { guard: false parallel: 3 history: " _history " } base_lr: 0.02 "
 #define KERNEL_OF(_more)                                                                           \
-    "type: 'OptEx' optex { parallel: 3 predictor: KERNEL " _more " } base_lr: 0.02 "
+    "type: 'OptEx' optex { guard: false parallel: 3 predictor: KERNEL " _more " } base_lr: 0.02 "
 
 /* A smaller history takes the newest points; none begins empty, and says so. */
 static void test_resume_of_another_history(void **state)
@@ -252,7 +257,7 @@ static void test_resume_of_other_rounds(void **state)
 
     (void)state;
     run(LAST_OF("8") "snapshot: 4", at, NULL, &got);
-    run("type: 'OptEx' optex { parallel: 2 } base_lr: 0.02", 6, &at, &got);
+    run("type: 'OptEx' optex { parallel: 2 guard: false } base_lr: 0.02", 6, &at, &got);
     test_log_holds("the snapshot was made with optex.parallel 3, this run has 2: the rule counts 2 "
                    "steps an iteration from here on");
     test_log_holds("a global batch of 18, this run has 12");
@@ -299,17 +304,18 @@ static void test_guard_takes_the_larger_batch(void **state)
     assert_same(&want, &got);
     test_log_holds("OptEx: 9 rounds, 9 steps, 8 points known");
     test_log_holds("OptEx: 1 steps by 4 batches, noise share 0.00, cosines of estimates -1.00");
-    run_quiet("type: 'OptEx' optex { parallel: 4 } base_lr: 0.225", &got);
+    run_quiet("type: 'OptEx' optex { parallel: 4 guard: false } base_lr: 0.225", &got);
     assert_false(same(&want, &got));
 }
 
-/* Small ones, without noise: estimates are right. Two rounds find that out. */
+/* Small ones, without noise: estimates are right. Two rounds find that out. The guard is the
+ * default. */
 static void test_guard_takes_all_steps(void **state)
 {
     result got;
 
     (void)state;
-    run_quiet("type: 'OptEx' optex { parallel: 4 guard: true } base_lr: 0.01", &got);
+    run_quiet("type: 'OptEx' optex { parallel: 4 } base_lr: 0.01", &got);
     test_log_holds("OptEx: 2 rounds, 2 steps, 2 points known");
     test_log_holds("OptEx: 9 rounds, 30 steps, 8 points known");
     test_log_holds("OptEx: 4 steps by 1 batches, noise share 0.00, cosines of estimates 1.00");
@@ -470,8 +476,9 @@ static void test_ranks(void **state)
 /* Shares of six ranks are cut again for four, of which none has what one of the six had. */
 static void test_shares_are_cut_again(void **state)
 {
-    static const char fields[] = "type: 'OptEx' optex { base_type: 'Adam' parallel: 12 predictor: "
-                                 "KERNEL noise: 0.1 history: 20 } momentum: 0.9 base_lr: 0.02";
+    static const char fields[] =
+        "type: 'OptEx' optex { guard: false base_type: 'Adam' parallel: 12 predictor: "
+        "KERNEL noise: 0.1 history: 20 } momentum: 0.9 base_lr: 0.02";
     static const int at = 3;
     char keeps[512];
     result want, got[THREAD_RANKS_MAX];
@@ -487,7 +494,8 @@ static void test_shares_are_cut_again(void **state)
 static void test_older_sets(void **state)
 {
     static float whole[MOST_PARAM][MOST_STATE][MOST];
-    static const char fields[] = "type: 'OptEx' optex { parallel: 4 } momentum: 0.9 base_lr: 0.02";
+    static const char fields[] =
+        "type: 'OptEx' optex { guard: false parallel: 4 } momentum: 0.9 base_lr: 0.02";
     static const int at = 3;
     char keeps[512];
     job j = { fields, at, NULL, whole };
@@ -514,9 +522,9 @@ static void test_older_sets(void **state)
 static void test_shares(void **state)
 {
     enum { POINTS = 4, ROUNDS = 5, ARRAYS = 2 * POINTS + 2 * 2 + 2 * 8 };
-    static const char fields[] =
-        "type: 'OptEx' optex { base_type: 'Adam' parallel: 4 history: 8 } momentum: 0.9 "
-        "base_lr: 0.02";
+    static const char fields[] = "type: 'OptEx' optex { guard: false base_type: 'Adam' parallel: 4 "
+                                 "history: 8 } momentum: 0.9 "
+                                 "base_lr: 0.02";
 
     (void)state;
     for (int n = 1; n <= POINTS; n *= 2) {

@@ -307,6 +307,8 @@ static void check(const spec *c)
     get_weights(t.solver, got);
     for (int i = 0; i < N_WEIGHT; i++) want.now.w[i] = (double)got[i];
     for (int64_t round = 0; round < N_ROUND; round++) check_round(c, round, &r, &t, &want);
+    if (c->parallel > 1)
+        assert_true(t.solver->step.norm_s == 0.0); /* of points nobody asks for it */
     ct_optex_round_close(&r);
     test_solver_destroy(&t);
     ct_gradient_predictor_close(&want.known);
