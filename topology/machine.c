@@ -270,7 +270,11 @@ ct_codec_speed ct_coding_estimate(double memory)
                              .sign_s = 8 * byte_s,
                              .unsign_s = 4 * byte_s,
                              .factor_s = 16 * byte_s,
-                             .column_s = 4 * byte_s };
+                             .column_s = 4 * byte_s,
+                             .int8_s = 5 * byte_s,
+                             .unint8_s = 7 * byte_s,
+                             .int4_s = 4.5 * byte_s,
+                             .unint4_s = 6.5 * byte_s };
 }
 
 ct_codec_speed ct_machine_codec_speed(const ct_machine *m)
@@ -290,6 +294,10 @@ ct_codec_speed ct_codec_speed_at(ct_codec_speed s, double speed)
     s.unsign_s /= speed;
     s.factor_s /= speed;
     s.column_s /= speed;
+    s.int8_s /= speed;
+    s.unint8_s /= speed;
+    s.int4_s /= speed;
+    s.unint4_s /= speed;
     return s;
 }
 

@@ -121,6 +121,11 @@ typedef struct ct_codec_speed {
     double unsign_s; /* … of a payload of signs, added to a vector                              */
     double factor_s; /* … what a matrix's factors add to the update, however many columns …     */
     double column_s; /* … and for each column                                                   */
+    double int8_s;   /* seconds an element: 8-bit integers of a vector                          */
+    double unint8_s; /* … back, in the mean of plain and added                                  */
+    double int4_s;   /* the same of 4 bits                                                      */
+    double unint4_s;
+    double one_core; /* how many times as long one of the rank's cores takes alone; 0: unknown  */
     bool measured;   /* no: estimates from the bandwidth of additions                           */
 } ct_codec_speed;
 

@@ -597,7 +597,10 @@ static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_c
               { "select_ns", p->select_ns },   { "pack_ns", p->pack_ns },
               { "add_ns", p->add_ns },         { "merge_ns", p->merge_ns },
               { "sign_ns", p->sign_ns },       { "unsign_ns", p->unsign_ns },
-              { "factor_ns", p->factor_ns },   { "column_ns", p->column_ns } };
+              { "factor_ns", p->factor_ns },   { "column_ns", p->column_ns },
+              { "int8_ns", p->int8_ns },       { "unint8_ns", p->unint8_ns },
+              { "int4_ns", p->int4_ns },       { "unint4_ns", p->unint4_ns },
+              { "one_core", p->one_core } };
 
     for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
         double v = f[i].value;
@@ -616,7 +619,15 @@ static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_c
                            .unsign_s = p->has_unsign_ns ? p->unsign_ns / 1e9 : guess.unsign_s,
                            .factor_s = p->has_factor_ns ? p->factor_ns / 1e9 : guess.factor_s,
                            .column_s = p->has_column_ns ? p->column_ns / 1e9 : guess.column_s,
+                           .int8_s = p->has_int8_ns ? p->int8_ns / 1e9 : guess.int8_s,
+                           .unint8_s = p->has_unint8_ns ? p->unint8_ns / 1e9 : guess.unint8_s,
+                           .int4_s = p->has_int4_ns ? p->int4_ns / 1e9 : guess.int4_s,
+                           .unint4_s = p->has_unint4_ns ? p->unint4_ns / 1e9 : guess.unint4_s,
+                           .one_core = p->one_core,
                            .measured = true };
+    if ((p->one_core > 0) && (p->one_core < 1))
+        return fail_at(r, p, "coding: one_core is %g; it must be at least 1, or 0: not known",
+                       p->one_core);
     return CT_OK;
 }
 
@@ -792,6 +803,13 @@ static void fill_coding(const ct_codec_speed *s, Ct__CodingParameter *p)
     p->unsign_ns = tidy(s->unsign_s * 1e9);
     p->factor_ns = tidy(s->factor_s * 1e9);
     p->column_ns = tidy(s->column_s * 1e9);
+    p->has_int8_ns = p->has_unint8_ns = p->has_int4_ns = p->has_unint4_ns = 1;
+    p->int8_ns = tidy(s->int8_s * 1e9);
+    p->unint8_ns = tidy(s->unint8_s * 1e9);
+    p->int4_ns = tidy(s->int4_s * 1e9);
+    p->unint4_ns = tidy(s->unint4_s * 1e9);
+    p->has_one_core = (s->one_core > 0);
+    p->one_core = tidy(s->one_core);
 }
 
 static void fill_in_network(const ct_in_network *n, Ct__InNetworkParameter *p)

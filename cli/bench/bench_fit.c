@@ -708,6 +708,9 @@ void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
     printf("        an element: signs %.3f ns more than the update, added %.3f; factors %.3f more, "
            "and %.3f a column\n",
            1e9 * k->sign_s, 1e9 * k->unsign_s, 1e9 * k->factor_s, 1e9 * k->column_s);
+    printf("        an element: in 8 bits %.3f ns, back %.3f; in 4 bits %.3f, back %.3f; one core "
+           "alone takes %.3g times as long\n",
+           1e9 * k->int8_s, 1e9 * k->unint8_s, 1e9 * k->int4_s, 1e9 * k->unint4_s, k->one_core);
     if (s->bandwidth > 0)
         printf("sums in shared memory: %.3f us twice, %.3f GB/s a rank to %.3f MB, %.3f beyond, "
                "error %.1f %%\n",

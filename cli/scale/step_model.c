@@ -338,17 +338,19 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
                             double factor, ct_step_model *out)
 {
     model m = { .p = profile, .config = config, .own = own };
+    double one_core = 0;
     ct_status status;
 
     memset(out, 0, sizeof(*out));
     status = ct_profile_make_line(profile, overlap, factor, &m.line);
     m.line.line.after_all = config->after_all;
+    one_core = ct_topo_codec_speed(topo).one_core;
     if (config->progress == CT_PROGRESS_THREAD)
-        ct_step_timeline_code_apart(&m.line.line, profile->threads);
+        ct_step_timeline_code_apart(&m.line.line, profile->threads, one_core);
     if (status == CT_OK) status = create_costs(topo, config, &m.costs);
     if (status == CT_OK) status = share_out(&m, topo, zero);
     m.apart = m.line.line;
-    ct_step_timeline_code_apart(&m.apart, profile->threads);
+    ct_step_timeline_code_apart(&m.apart, profile->threads, one_core);
     if (status == CT_OK) status = make_ranges(&m);
     if (status == CT_OK)
         status = ct_bucket_sizes_by(cost_of, &m.costs, topo->n_rank, config->bucket_bytes, m.range,

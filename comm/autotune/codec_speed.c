@@ -8,6 +8,7 @@
 #include "comm/collective/blocking.h"
 #include "comm/sparse/sparse_cost.h"
 #include "comm/sparse/sparse_allreduce_impl.h"
+#include "comm/codec/integer.h"
 #include "comm/codec/low_rank.h"
 #include "comm/codec/select.h"
 #include "comm/codec/sign.h"
@@ -99,7 +100,8 @@ static ct_status prepare(bench *b)
     b->u = ct_mem_acquire(bytes);
     b->v = ct_mem_acquire(bytes);
     b->sum = ct_mem_acquire(bytes);
-    b->payload = ct_mem_acquire(ct_payload_bytes(CT_PAYLOAD_PAIRS, b->n, b->n / PER_ENTRY));
+    b->payload = ct_mem_acquire(ct_payload_bytes(CT_PAYLOAD_PAIRS, b->n, b->n / PER_ENTRY) +
+                                (size_t)ct_integer_bytes(8, b->n));
     b->factors = ct_mem_acquire(sizeof(float) * (size_t)n_factor);
     b->scratch = ct_mem_acquire(sizeof(float) * (size_t)ct_low_rank_scratch(&shape) + 1);
     if ((b->grad == NULL) || (b->u == NULL) || (b->v == NULL) || (b->sum == NULL) ||
@@ -174,7 +176,54 @@ static ct_status factors(bench *b, const ct_momentum_correction *a, int columns,
     return CT_OK;
 }
 
-enum { MEMORY, UPDATE, SELECT, PACK, ADD, MERGE, SIGN, UNSIGN, OF_FEW, OF_MANY, FIGURES };
+/* Of integers: to a payload; back, plain and added. The numbers are small, of whatever sign. */
+static void integers(bench *b, int bits, double *encode_s, double *decode_s)
+{
+    int n_thread = b->c->n_thread;
+    double start = ct_clock_s();
+
+    (void)ct_integer_encode(bits, b->grad, b->n, false, n_thread, b->payload);
+    *encode_s = ct_clock_s() - start;
+    start = ct_clock_s();
+    ct_integer_decode(bits, b->payload, b->n, false, n_thread, b->sum);
+    ct_integer_decode(bits, b->payload, b->n, true, n_thread, b->sum);
+    *decode_s = ct_clock_s() - start;
+}
+
+/* What is large of a step, on one core: the update with its selection, and entries that are added.
+ * The rank's other cores have nothing to do meanwhile. */
+static ct_status one_core(bench *b, const ct_momentum_correction *a, double *seconds_p)
+{
+    ct_momentum_correction alone = *a;
+    const void *payload = b->payload;
+    size_t bytes = ct_payload_pack(CT_PAYLOAD_PAIRS, &b->low, b->payload);
+    double start = ct_clock_s();
+
+    alone.n_thread = 1;
+    CT_TRY(ct_selector_run(b->selector, &alone, &b->out));
+    CT_TRY(ct_payload_add_all(&payload, &bytes, 1, b->sum, b->n, 1));
+    *seconds_p = ct_clock_s() - start;
+    return CT_OK;
+}
+
+enum {
+    MEMORY,
+    UPDATE,
+    SELECT,
+    PACK,
+    ADD,
+    MERGE,
+    SIGN,
+    UNSIGN,
+    OF_FEW,
+    OF_MANY,
+    INT8,
+    UNINT8,
+    INT4,
+    UNINT4,
+    ONE_CORE,
+    FIGURES
+};
 
 static ct_status run(bench *b, double *best)
 {
@@ -203,6 +252,9 @@ static ct_status run(bench *b, double *best)
         CT_TRY(signs(b, &a, &t[SIGN], &t[UNSIGN]));
         CT_TRY(factors(b, &a, FEW, &t[OF_FEW]));
         CT_TRY(factors(b, &a, MANY, &t[OF_MANY]));
+        integers(b, 8, &t[INT8], &t[UNINT8]);
+        integers(b, 4, &t[INT4], &t[UNINT4]);
+        CT_TRY(one_core(b, &a, &t[ONE_CORE]));
         for (int k = 0; k < FIGURES; ++k) best[k] = fmin(best[k], t[k]);
     }
     return CT_OK;
@@ -219,14 +271,17 @@ ct_status ct_codec_speed_measure(ct_comm *c, ct_codec_speed *out)
     bench b = { .c = c, .n = elements() };
     double n = b.n, entries = b.n / PER_ENTRY, best[FIGURES] = { 0 }, column = 0;
     const double units[FIGURES] = {
-        [MEMORY] = 12 * n,     [UPDATE] = n, [SELECT] = n, [PACK] = entries, [ADD] = entries,
-        [MERGE] = 2 * entries, [SIGN] = n,   [UNSIGN] = n, [OF_FEW] = n,     [OF_MANY] = n
+        [MEMORY] = 12 * n, [UPDATE] = n,          [SELECT] = n,  [PACK] = entries,
+        [ADD] = entries,   [MERGE] = 2 * entries, [SIGN] = n,    [UNSIGN] = n,
+        [OF_FEW] = n,      [OF_MANY] = n,         [INT8] = n,    [UNINT8] = 2 * n,
+        [INT4] = n,        [UNINT4] = 2 * n,      [ONE_CORE] = 1
     };
     int64_t fs[FIGURES + 1] = { 0 }; /* of a unit; ranks may have caches of other sizes */
     ct_status status = prepare(&b);
 
     if (status == CT_OK) status = run(&b, best);
     release(&b);
+    best[ONE_CORE] *= femto * 1e6 / (best[SELECT] + best[ADD]); /* millionths, not seconds */
     for (int k = 0; k < FIGURES; ++k)
         fs[k] = (status == CT_OK) ? 1 + (int64_t)(best[k] / units[k] / femto) : 0;
     fs[FIGURES] = (status != CT_OK);
@@ -235,17 +290,23 @@ ct_status ct_codec_speed_measure(ct_comm *c, ct_codec_speed *out)
     if (fs[FIGURES] != 0)
         return CT_FAIL(CT_ERR_COMM, "codecs could not be measured on another rank");
     column = fmax(0, (double)(fs[OF_MANY] - fs[OF_FEW])) / (MANY - FEW);
-    *out = (ct_codec_speed){ .memory = 1 / (femto * (double)fs[MEMORY]),
-                             .update_s = femto * (double)fs[UPDATE],
-                             .select_s = femto * beyond(fs, SELECT, UPDATE),
-                             .pack_s = femto * (double)fs[PACK],
-                             .add_s = femto * (double)fs[ADD],
-                             .merge_s = femto * (double)fs[MERGE],
-                             .sign_s = femto * beyond(fs, SIGN, UPDATE),
-                             .unsign_s = femto * (double)fs[UNSIGN],
-                             .factor_s = femto * fmax(0, beyond(fs, OF_FEW, UPDATE) - FEW * column),
-                             .column_s = femto * column,
-                             .measured = true };
+    *out =
+        (ct_codec_speed){ .memory = 1 / (femto * (double)fs[MEMORY]),
+                          .update_s = femto * (double)fs[UPDATE],
+                          .select_s = femto * beyond(fs, SELECT, UPDATE),
+                          .pack_s = femto * (double)fs[PACK],
+                          .add_s = femto * (double)fs[ADD],
+                          .merge_s = femto * (double)fs[MERGE],
+                          .sign_s = femto * beyond(fs, SIGN, UPDATE),
+                          .unsign_s = femto * (double)fs[UNSIGN],
+                          .factor_s = femto * fmax(0, beyond(fs, OF_FEW, UPDATE) - FEW * column),
+                          .column_s = femto * column,
+                          .int8_s = femto * (double)fs[INT8],
+                          .unint8_s = femto * (double)fs[UNINT8],
+                          .int4_s = femto * (double)fs[INT4],
+                          .unint4_s = femto * (double)fs[UNINT4],
+                          .one_core = (c->n_thread > 1) ? fmax(1, 1e-6 * (double)fs[ONE_CORE]) : 1,
+                          .measured = true };
     return CT_OK;
 }
 
@@ -269,10 +330,12 @@ ct_status ct_codec_speed_find(ct_comm *c)
     CT_INFO("codecs here: streams %.3g GB/s, update %.3g ns an element and selection %.3g more; an "
             "entry %.3g ns to pack, %.3g to add, %.3g to merge; an element %.3g ns more for signs, "
             "%.3g "
-            "for %d columns of factors (measured in %.0f ms)",
+            "for %d columns of factors; %.3g in 8 bits, %.3g back; one core alone takes %.3g times "
+            "as long (measured in %.0f ms)",
             1e-9 * m->coding.memory, 1e9 * m->coding.update_s, 1e9 * m->coding.select_s,
             1e9 * m->coding.pack_s, 1e9 * m->coding.add_s, 1e9 * m->coding.merge_s,
             1e9 * m->coding.sign_s, 1e9 * (m->coding.factor_s + FEW * m->coding.column_s), FEW,
+            1e9 * m->coding.int8_s, 1e9 * m->coding.unint8_s, m->coding.one_core,
             1e3 * (ct_clock_s() - start));
     return CT_OK;
 }

@@ -100,7 +100,7 @@ static void frame(const ct_codec_tuner *a, bool watched, ct_step_timeline *line,
     line->taken = a->taken;
     if (a->gp->coder != NULL) {
         *apart = *line;
-        ct_step_timeline_code_apart(apart, a->gp->comm->n_thread);
+        ct_step_timeline_code_apart(apart, a->gp->comm->n_thread, a->costs.costs.speed.one_core);
         both = ct_codec_tuner_may_thread(a);
         if (!both) *line = *apart;
     }

@@ -477,21 +477,23 @@ static int64_t int4_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
     return ct_integer_bytes(4, n);
 }
 
-/* Passes over memory. Feedback reads and writes V and the gradient before, and what is taken out
+/* Feedback reads and writes V and the gradient before, and what is taken out
  * writes the gradient, and its remainder V. An owner decodes as many elements twice as the slice
  * has: of its part from each node, and of all parts. */
 static void integer_seconds(const ct_codec_costs *m, const ct_codec_config *c, int bits, int64_t n,
                             ct_codec_seconds *out)
 {
     double elements = (double)n, bytes = (double)ct_integer_bytes(bits, n);
+    double encode_s = (bits == 8) ? m->speed.int8_s : m->speed.int4_s;
+    double decode_s = (bits == 8) ? m->speed.unint8_s : m->speed.unint4_s;
     ct_sparse_allreduce_seconds hops;
 
     ct_sparse_allreduce_model_two_hops_s(m->exch, n, bytes, &hops);
     *out = (ct_codec_seconds){
         .encode_s =
-            ct_codec_stream_s(m, 4 * elements + bytes + (c->error_feedback ? 32 * elements : 0)),
+            encode_s * elements + ct_codec_stream_s(m, c->error_feedback ? 32 * elements : 0),
         .wire_s = m->wire_factor * hops.wire_s,
-        .decode_s = ct_codec_stream_s(m, 12 * elements + 2 * bytes) + hops.work_s,
+        .decode_s = 2 * decode_s * elements + hops.work_s,
         .bytes = ct_codec_sum_bytes(m, bytes),
         .exchange = "two hops",
     };

@@ -467,10 +467,11 @@ static void run_steps(timeline *t, ct_step_timeline_times *out)
     }
 }
 
-void ct_step_timeline_code_apart(ct_step_timeline *line, int cores)
+void ct_step_timeline_code_apart(ct_step_timeline *line, int cores, double one_core)
 {
     line->cores = cores;
-    line->alone = (cores > 1) ? cores : 0;
+    line->alone = 0;
+    if (cores > 1) line->alone = (one_core > 0) ? fmin(fmax(one_core, 1), cores) : cores;
 }
 
 ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timeline_message *parcel,

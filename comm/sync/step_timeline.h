@@ -76,9 +76,9 @@ typedef struct ct_step_timeline_times {
     double gathered;          /* with shards: elements of weights that come in a step */
 } ct_step_timeline_times;
 
-/** Another thread codes, beside so many cores; with one there is nothing to gain. What one core
- *  takes alone nobody has measured: as if all cores of the rank gained in full. */
-void ct_step_timeline_code_apart(ct_step_timeline *line, int cores);
+/** Another thread codes, beside so many cores; with one there is nothing to gain. one_core: how
+ * many times as long one core takes alone, at most as many as there are; 0: not known, as many. */
+void ct_step_timeline_code_apart(ct_step_timeline *line, int cores, double one_core);
 /** A step in the steady state. CT_ERR_NOMEM. */
 ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timeline_message *parcel,
                                int n_parcel, ct_step_timeline_times *out);

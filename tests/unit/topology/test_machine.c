@@ -212,6 +212,9 @@ static const struct {
     { NODE MACHINE "coding { update_ns: 1 }", "coding: memory_gbs is 0; it must be above 0" },
     { NODE MACHINE "coding { memory_gbs: 5 merge_ns: -1 }", "coding: merge_ns is -1" },
     { NODE MACHINE "coding { memory_gbs: 5 column_ns: -2 }", "coding: column_ns is -2" },
+    { NODE MACHINE "coding { memory_gbs: 5 unint4_ns: -1 }", "coding: unint4_ns is -1" },
+    { NODE MACHINE "coding { memory_gbs: 5 one_core: 0.5 }",
+      "coding: one_core is 0.5; it must be at least 1" },
 };
 
 static void test_broken(void **state)
@@ -291,6 +294,11 @@ static void expect_equal(const ct_machine *a, const ct_machine *b)
     assert_true(a->coding.unsign_s == b->coding.unsign_s);
     assert_true(a->coding.factor_s == b->coding.factor_s);
     assert_true(a->coding.column_s == b->coding.column_s);
+    assert_true(a->coding.int8_s == b->coding.int8_s);
+    assert_true(a->coding.unint8_s == b->coding.unint8_s);
+    assert_true(a->coding.int4_s == b->coding.int4_s);
+    assert_true(a->coding.unint4_s == b->coding.unint4_s);
+    assert_true(a->coding.one_core == b->coding.one_core);
     assert_int_equal(a->names == NULL, b->names == NULL);
     if (a->names == NULL) return;
     assert_int_equal(a->names->n_node, b->names->n_node);
@@ -361,7 +369,8 @@ static void test_write(void **state)
                            "in_network { bandwidth_gbs: 23.75 latency_us: 2.83 max_bytes: 4096 }"
                            "coding { memory_gbs: 12.5 update_ns: 0.75 select_ns: 0.25 pack_ns: 2 "
                            "add_ns: 3.5 merge_ns: 11 sign_ns: 0.5 unsign_ns: 0.125 "
-                           "factor_ns: 1.5 column_ns: 0.75 }"
+                           "factor_ns: 1.5 column_ns: 0.75 int8_ns: 0.5 "
+                           "unint8_ns: 0.125 int4_ns: 0.625 unint4_ns: 0.375 one_core: 1.75 }"
                            "switch { name: \"a\" nodes: \"n[01-03,7]\" nodes: \"m\" }\n"
                            "switch { name: \"b\" nodes: \"n08,r[1-2]c[1-2]-ib\" }",
                            &m),

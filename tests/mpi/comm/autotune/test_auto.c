@@ -413,6 +413,10 @@ static int real(ct_comm *c)
     for (int64_t k = 0; k < 12; ++k) fault += rig_step(&r, k);
     if (c->size > 1) {
         fault += MPI_FAULT_UNLESS(s->measured && (s->memory > 1e8) && (s->update_s > 0));
+        fault += MPI_FAULT_UNLESS((s->int8_s > 0) && (s->unint8_s > 0) && (s->int4_s > 0) &&
+                                  (s->unint4_s > 0));
+        fault += MPI_FAULT_UNLESS((s->one_core >= 1));
+        fault += MPI_FAULT_UNLESS((c->n_thread > 1) || (s->one_core == 1));
         bits[0] = (int64_t)s->memory;
         bits[1] = -bits[0];
         MPI_Allreduce(MPI_IN_PLACE, bits, 2, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);

@@ -391,13 +391,17 @@ static void test_both_kinds_of_progress(void **state)
     by_rank_s = r.choose.plan[0].times.step_s;
     ct_codec_planner_release(&r.choose);
     apart = r.line;
-    ct_step_timeline_code_apart(&apart, 1); /* no core is free: the same */
+    ct_step_timeline_code_apart(&apart, 1, 1); /* no core is free: the same */
     r.choose.apart = &apart;
     assert_false(run(&r)->apart);
     assert_true(r.choose.plan[0].times.step_s == by_rank_s);
     ct_codec_planner_release(&r.choose);
-    ct_step_timeline_code_apart(&apart, 8);
-    apart.alone = 1.1; /* memory limits all cores: one takes hardly longer */
+    ct_step_timeline_code_apart(&apart, 8, 0); /* one core takes eight times as long, at most */
+    assert_true(apart.alone == 8);
+    ct_step_timeline_code_apart(&apart, 8, 9);
+    assert_true(apart.alone == 8);
+    /* memory limits all cores: one takes hardly longer */
+    ct_step_timeline_code_apart(&apart, 8, 1.1);
     assert_true(run(&r)->apart);
     assert_true(r.choose.plan[0].way[0] > 0);
     assert_true(r.choose.plan[0].times.step_s < by_rank_s);
@@ -647,9 +651,9 @@ static void test_line_that_codes_apart(void **state)
     assert_int_equal(ct_step_timeline_run(&line, parcel, 2, &t), CT_OK);
     assert_true(fabs(t.step_s - (4 + 0.375)) < 1e-9);
     assert_true(fabs(t.exposed_s - 0.375) < 1e-9);
-    ct_step_timeline_code_apart(&line, 1);
+    ct_step_timeline_code_apart(&line, 1, 0);
     assert_true(line.alone == 0);
-    ct_step_timeline_code_apart(&line, 8);
+    ct_step_timeline_code_apart(&line, 8, 0);
     assert_true((line.alone == 8) && (line.cores == 8));
 }
 
