@@ -58,8 +58,18 @@ ct_status ct_optex_measure_noise(ct_optex_round *r)
 /* At a point, of this rank's shares. */
 enum { OWN, SQUARE, BOTH, N_PRODUCT };
 
-/* c: the coefficients of the estimate there. */
-static ct_status products_at(ct_optex_round *r, int s, double *c, double *v)
+/* The coefficients of the estimate there. All points but the last have gone by theirs; where they
+ * stay they are one. */
+static ct_status weigh_at(ct_optex_round *r, int s)
+{
+    if (!r->stays && (s + 1 < r->steps)) return CT_OK;
+    if (!r->stays || (s == 0))
+        return ct_gradient_predictor_weigh(&r->predictor, r->point[s], r->coefficient[s]);
+    memcpy(r->coefficient[s], r->coefficient[0], sizeof(r->coefficient[s]));
+    return CT_OK;
+}
+
+static ct_status products_at(ct_optex_round *r, int s, double *v)
 {
     const float *sum = ct_optex_round_sum(r, s);
     float *guess = ct_optex_round_room(r);
@@ -67,8 +77,8 @@ static ct_status products_at(ct_optex_round *r, int s, double *c, double *v)
     v[OWN] = ct_optex_round_product(r, sum, sum);
     v[SQUARE] = v[BOTH] = 0.0;
     if (r->predictor.prediction == CT_PREDICT_NONE) return CT_OK;
-    CT_TRY(ct_gradient_predictor_weigh(&r->predictor, r->point[s], c));
-    ct_gradient_predictor_combine(&r->predictor, c, guess);
+    CT_TRY(weigh_at(r, s));
+    ct_gradient_predictor_combine(&r->predictor, r->coefficient[s], guess);
     v[SQUARE] = ct_optex_round_product(r, guess, guess);
     v[BOTH] = ct_optex_round_product(r, guess, sum);
     return CT_OK;
@@ -80,9 +90,10 @@ ct_status ct_optex_measure_estimates(ct_optex_round *r)
     ct_optex_measure *m = &r->measure;
     bool none = (r->predictor.prediction == CT_PREDICT_NONE);
     bool knows = none || (r->predictor.n > 0), far = none || !r->stays || (r->steps == 1);
-    double c[CT_PREDICTOR_ROOM], v[N_PRODUCT * CT_OPTEX_POINTS];
+    const double *c = r->coefficient[r->steps - 1];
+    double v[N_PRODUCT * CT_OPTEX_POINTS];
 
-    for (int s = 0; s < r->steps; s++) CT_TRY(products_at(r, s, c, v + s * N_PRODUCT));
+    for (int s = 0; s < r->steps; s++) CT_TRY(products_at(r, s, v + s * N_PRODUCT));
     CT_TRY(ct_optex_round_add_up(r, v, r->steps * N_PRODUCT));
     m->error = -1.0;
     for (int s = 0; s < r->steps; s++) {

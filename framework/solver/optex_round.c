@@ -111,11 +111,13 @@ static ct_status open_arrays(ct_optex_round *r)
     for (int s = 0; s < r->parallel; s++) CT_TRY(acquire(r, 1, &r->point[s]));
     CT_TRY(acquire(r, r->parallel, &r->gradient));
     if (n_sharer(r) > 1) CT_TRY(acquire(r, n_rank(r), &r->parts));
+    r->coefficient = calloc((size_t)r->parallel, sizeof(*r->coefficient));
     r->out = calloc((size_t)n_rank(r), sizeof(*r->out));
     r->in = calloc((size_t)n_rank(r), sizeof(*r->in));
     r->out_n = calloc((size_t)n_rank(r), sizeof(*r->out_n));
     r->in_n = calloc((size_t)n_rank(r), sizeof(*r->in_n));
-    if ((r->out == NULL) || (r->in == NULL) || (r->out_n == NULL) || (r->in_n == NULL))
+    if ((r->coefficient == NULL) || (r->out == NULL) || (r->in == NULL) || (r->out_n == NULL) ||
+        (r->in_n == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for OptEx");
     for (int h = 0; h < r->step->rule->n_state; h++) {
         CT_TRY(acquire(r, 1, &r->state[h]));
@@ -153,6 +155,8 @@ void ct_optex_round_close(ct_optex_round *r)
     ct_mem_release(r->gradient);
     ct_mem_release(r->parts);
     r->gradient = r->parts = NULL;
+    free(r->coefficient);
+    r->coefficient = NULL;
     free((void *)r->out);
     free((void *)r->in);
     free(r->out_n);
@@ -345,14 +349,14 @@ static ct_status update(ct_optex_round *r, int s, double rate, int batches)
 /* The points. */
 static ct_status predict(ct_optex_round *r, double rate)
 {
-    double c[CT_PREDICTOR_ROOM];
-
     r->stays = r->probes || (r->predictor.prediction == CT_PREDICT_NONE) || (r->predictor.n == 0);
     if (r->stays) {
         stay(r);
         return CT_OK;
     }
     for (int s = 1; s < r->steps; s++) {
+        double *c = r->coefficient[s - 1];
+
         CT_TRY(ct_gradient_predictor_weigh(&r->predictor, own_weights(r), c));
         ct_gradient_predictor_combine(&r->predictor, c, ct_optex_round_room(r));
         CT_TRY(update(r, s - 1, rate, 1));

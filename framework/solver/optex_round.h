@@ -69,6 +69,8 @@ typedef struct ct_optex_round {
     float **point;            /* [parallel][count]; point[0] is w */
     float *gradient;          /* [parallel * count] of the batches */
     float *parts;             /* [ranks * count] of gradients, where several ranks share a point */
+    double (
+        *coefficient)[CT_PREDICTOR_ROOM]; /* [parallel] of the estimates that the points go by */
     const float **out; /* [ranks] what goes to each rank, out_n of it, and what comes from there */
     float **in;
     int64_t *out_n, *in_n;
