@@ -199,6 +199,7 @@ static const char *const ways[] = {
     "optex { parallel: 4 guard: true } momentum: 0.9 base_lr: 0.02",
     "optex { base_type: 'Adam' parallel: 6 guard: true predictor: KERNEL noise: 0.1 } momentum: "
     "0.9 base_lr: 0.02",
+    "optex { guard: false parallel: 4 } clip_gradients: 0.5 momentum: 0.9 base_lr: 0.02",
 };
 
 static int points_of(const char *way)
@@ -417,11 +418,13 @@ static void test_what_is_refused(void **state)
     }
 }
 
-/* Estimates by distances depend on the order of sums over the ranks, which is rounding of doubles.
+/* Estimates by distances, and norms, depend on the order of sums over the ranks, which is rounding
+ * of doubles.
  */
 static bool is_exact(const char *way)
 {
-    return (strstr(way, "KERNEL") == NULL) && (strstr(way, "SECANT") == NULL);
+    return (strstr(way, "KERNEL") == NULL) && (strstr(way, "SECANT") == NULL) &&
+           (strstr(way, "clip") == NULL);
 }
 
 static void assert_alike(const char *way, const result *a, const result *b)
@@ -491,6 +494,7 @@ static void test_shares_are_cut_again(void **state)
     for (int r = 0; r < 4; r++) assert_alike(fields, &want, &got[r]);
 }
 
+/* Of four ranks, two have parts of one parameter. */
 static void test_older_sets(void **state)
 {
     static float whole[MOST_PARAM][MOST_STATE][MOST];
@@ -499,7 +503,7 @@ static void test_older_sets(void **state)
     static const int at = 3;
     char keeps[512];
     job j = { fields, at, NULL, whole };
-    thread_ranks ranks = { .n = 2, .run = run_one_of_several, .ctx = &j };
+    thread_ranks ranks = { .n = 4, .run = run_one_of_several, .ctx = &j };
     thread_rank rank[THREAD_RANKS_MAX] = { 0 };
     result want, got[THREAD_RANKS_MAX];
 
@@ -508,7 +512,7 @@ static void test_older_sets(void **state)
     assert_int_equal(run_rank(&j, NULL, &got[0]), CT_OK);
     snprintf(keeps, sizeof(keeps), "%s snapshot: %d", fields, at);
     j.fields = keeps;
-    for (int r = 0; r < 2; r++) rank[r].out = &got[r];
+    for (int r = 0; r < 4; r++) rank[r].out = &got[r];
     assert_int_equal(thread_ranks_run(&ranks, rank), CT_OK);
     for (int n = 1; n <= 4; n *= 2) {
         assert_int_equal(run_several(n, fields, 7, &at, got), CT_OK);
