@@ -365,14 +365,15 @@ static void print_rows(const verdict *v)
 {
     double dense_s = v->row[0].model.step_s;
 
-    fprintf(v->to, "%-10s %12s %12s %12s %12s %10s\n", "type", "MB sent", "step ms", "exposed ms",
-            "compressed", "x dense");
+    fprintf(v->to, "%-10s %12s %12s %12s %10s %12s %10s\n", "type", "MB sent", "step ms",
+            "exposed ms", "coding ms", "compressed", "x dense");
     for (int i = 0; i < v->n_row; i++) {
         const ct_step_model *m = &v->row[i].model;
 
-        fprintf(v->to, "%-10s %12.4f %12.3f %12.3f %5d of %3d %10.3f%s\n", v->row[i].name,
-                1e-6 * m->bytes_sent, 1e3 * m->step_s, 1e3 * m->exposed_s, m->n_coded, m->n_bucket,
-                (m->step_s > 0) ? dense_s / m->step_s : 1, by_thread(m) ? "  thread" : "");
+        fprintf(v->to, "%-10s %12.4f %12.3f %12.3f %10.3f %5d of %3d %10.3f%s\n", v->row[i].name,
+                1e-6 * m->bytes_sent, 1e3 * m->step_s, 1e3 * m->exposed_s, 1e3 * m->coding_s,
+                m->n_coded, m->n_bucket, (m->step_s > 0) ? dense_s / m->step_s : 1,
+                by_thread(m) ? "  thread" : "");
     }
 }
 
@@ -562,6 +563,7 @@ static void add_json(const verdict *v, ct_json_writer *w)
         ct_json_add_decimals(w, "bytes_sent", m->bytes_sent, 0);
         ct_json_add_number(w, "step_ms", 1e3 * m->step_s);
         ct_json_add_number(w, "exposed_ms", 1e3 * m->exposed_s);
+        ct_json_add_number(w, "coding_ms", 1e3 * m->coding_s);
         ct_json_add_integer(w, "compressed", m->n_coded);
         ct_json_add_bool(w, "thread", by_thread(m));
         ct_json_end(w);

@@ -314,6 +314,20 @@ static ct_status fill_buckets(model *m, int n_rank, ct_step_model *out)
     return CT_OK;
 }
 
+/* The same plan, with the same progress, where coding takes no time. */
+static ct_status find_coding(model *m, ct_step_model *out)
+{
+    ct_codec_plan free_plan = m->plan;
+    size_t n = (size_t)m->p->n_param * CT_CODEC_CANDIDATES;
+
+    for (size_t i = 0; i < n; ++i) m->seconds[i].encode_s = m->seconds[i].decode_s = 0;
+    if (m->plan.apart) m->choose.line = m->choose.apart;
+    m->choose.apart = NULL;
+    CT_TRY(ct_codec_planner_cost(&m->choose, &free_plan));
+    out->coding_s = fmax(0, m->plan.times.step_s - free_plan.times.step_s);
+    return CT_OK;
+}
+
 /* Everything of it must go by halves. */
 static ct_status share_out(model *m, const ct_topo *t, const ct_profile_zero *zero)
 {
@@ -357,6 +371,7 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
                                     profile->n_param, &m.sizes);
     if (status == CT_OK) status = choose(&m, topo);
     if (status == CT_OK) status = fill_buckets(&m, topo->n_rank, out);
+    if (status == CT_OK) status = find_coding(&m, out);
     out->step_s = m.plan.times.step_s;
     out->exposed_s = m.plan.times.exposed_s;
     out->bytes_sent = m.plan.bytes;

@@ -30,7 +30,8 @@ typedef struct ct_step_model_bucket {
 
 typedef struct ct_step_model {
     double step_s, compute_s, exposed_s; /* compute_s: the update included, factor applied    */
-    double bytes_sent;                   /* a rank and step                                   */
+    double coding_s; /* what encoding and decoding add to the step: with both free it is shorter */
+    double bytes_sent; /* a rank and step                                   */
     bool apart; /* another thread encodes and decodes: progress THREAD, or AUTO where it is shorter
                  */
     int n_bucket, n_coded;

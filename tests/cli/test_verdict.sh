@@ -27,9 +27,9 @@ is says_crossover grep -q '2 / (2 x 0.01) = 100 ranks' out
 is says_measured grep -q "as the machine's file has it, measured" out
 is knows_no_profile grep -q 'not known' out
 for type in none bf16 topk redsync auto; do
-    is lists_$type grep -Eq "^$type +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9]+ of +[0-9]+ +[0-9.]+" out
+    is lists_$type grep -Eq "^$type +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9]+ of +[0-9]+ +[0-9.]+" out
 done
-is sends_less awk 'NF == 8 && $1 == "none" { n = $2 } NF == 8 && $1 == "redsync" { r = $2 } END { exit !(r > 0 && r < n / 4) }' out
+is sends_less awk 'NF >= 9 && $1 == "none" { n = $2 } NF >= 9 && $1 == "redsync" { r = $2 } END { exit !(r > 0 && r < n / 4) }' out
 runs off_on_a_fast_one 0 'verdict +off is faster here, even with nothing' $check --nodes=4 --machine=fast.prototxt $auto
 is auto_is_dense awk '$1 == "none" { n = $3 } $1 == "auto" { a = $3 } END { exit !(n > 0 && a == n) }' out
 runs one_rank 0 'off: one rank sends nothing' $check --nodes=1 --machine=slow.prototxt
@@ -41,7 +41,7 @@ is counts_ranks grep -q 'on 8 ranks' out
 sed 's/deterministic: true//' solver.prototxt >any_order.prototxt
 any="$CORTADO check --solver=any_order.prototxt --nodes=64 $auto"
 { cat slow.prototxt; echo 'in_network { bandwidth_gbs: 0.001 latency_us: 3 }'; } >adding.prototxt
-exposed() { awk -v t="$1" 'NF >= 8 && $1 == t { print $4 }' "$2"; }
+exposed() { awk -v t="$1" 'NF >= 9 && $1 == t { print $4 }' "$2"; }
 $any --machine=slow.prototxt >slow.out 2>&1
 runs network_adds 0 'verdict' $any --machine=adding.prototxt
 is network_halves_dense awk "BEGIN { r = $(exposed none slow.out) / $(exposed none out); exit !(r > 1.9 && r < 2.1) }"
@@ -68,6 +68,11 @@ runs coding_auto 0 'verdict' $long --json=v.json
 is coding_auto_hides [ "$(exposed redsync out)" = "$hidden" ]
 is coding_auto_says grep -Eq '^redsync .* thread$' out
 is coding_auto_says_json grep -Eq '"type":"redsync"[^}]*"thread":true' v.json
+# what coding adds to a step that hides all else is the rank's own work; beside the layers it takes one core of four
+coding() { sed "s/.*\"type\":\"$1\"[^}]*\"coding_ms\":\([0-9.e+-]*\).*/\1/" "$2"; }
+is coding_is_of_none [ "$(coding none v.json)" = 0 ]
+runs coding_of_rank 0 'verdict' $long --set=comm.progress=POLL --json=poll.json
+is coding_adds_all_of_it awk "BEGIN { d = $(coding redsync poll.json) - $coding; exit !(d < 1e-3 && d > -1e-3) }"
 sed 's/"threads":[0-9]*/"threads":1/' p.json >one.json
 runs coding_no_core 0 'verdict' $check --nodes=4 --machine=fast.prototxt --profile=one.json --images_per_s=0.01 $auto
 is coding_no_core_polls [ "$(grep -c ' thread$' out) $(exposed redsync out)" = "0 $coding" ]
@@ -124,7 +129,7 @@ fi
 sed '0,/layer { name: "conv"/s//layer { param { compress { type: BF16 min_bytes: 1 } } name: "conv"/' net.prototxt >one.prototxt
 sed 's/net.prototxt/one.prototxt/' solver.prototxt >one_solver.prototxt
 runs one_of_its_own 0 'in each row, off too, the 1 parameter with a `compress` of its own as it says' "$CORTADO" check --solver=one_solver.prototxt --nodes=4 --machine=slow.prototxt $auto --json=one.json
-is off_has_it grep -Eq '^none +[0-9.]+ +[0-9.]+ +[0-9.]+ +1 of' out
+is off_has_it grep -Eq '^none +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +1 of' out
 is auto_leaves_it grep -Eq '^bf16 \(sum\): conv\[0\]' out
 is json_says_so grep -q '"own":1,' one.json
 runs off_with_one 0 'verdict +off is faster here, even with nothing' "$CORTADO" check --solver=one_solver.prototxt --nodes=4 --machine=fast.prototxt $auto --json=one.json
@@ -144,7 +149,7 @@ machine tight.prototxt "$fast_class node_class { name: \"old\" nodes: \"32-63\" 
 with="$check --profile=p.json $auto"
 $with --nodes=4 --machine=slow.prototxt >four.out 2>&1
 runs class_fast_alone 0 'the slowest nodes are of class "new", speed 1$' $with --nodes=4 --machine=two.prototxt
-is class_fast_as_before [ "$(awk 'NF == 8' out)" = "$(awk 'NF == 8' four.out)" ]
+is class_fast_as_before [ "$(grep -E '[0-9] of +[0-9]' out)" = "$(grep -E '[0-9] of +[0-9]' four.out)" ]
 $with --nodes=64 --machine=slow.prototxt >all.out 2>&1
 runs class_slowest 0 'the slowest nodes are of class "old", speed 0.5$' $with --nodes=64 --machine=two.prototxt --json=two.json
 is class_smallest grep -Eq 'a node need 0.0[0-9]+ GiB at least; the smallest nodes, of class "old", have 0.5 GiB' out
