@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rounds of OptEx until a net is as good as wanted, beside iterations of a batch that is 4 times as large.
 
-    optex_nets.py CORTADO FOLDER [--net=mnist|mnist256|cifar10] [--ways=LAST,NONE,KERNEL,GUARD] [--seeds=5] [--tuning=3]
+    optex_nets.py CORTADO FOLDER [--net=mnist|mnist256|cifar10|cifar10large] [--ways=LAST,NONE,KERNEL,GUARD] [--seeds=5] [--tuning=3]
                   [--momentum=0.9[,0.95,...]]
 
 FOLDER holds data/mnist or data/cifar10 as the models name them. It keeps what each run found, in runs.json: a call that
@@ -25,7 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETS = {  # model, batch of a point, accuracy to reach, iterations at most, tests' distance, batches of a test, rates of a step, limit
     "mnist": ("lenet", 16, 0.95, 240, 10, 10, (0.005, 0.01, 0.02), 0.95),
     "mnist256": ("lenet", 256, 0.95, 80, 4, 10, (0.005, 0.01, 0.02, 0.04), 1.03),
-    "cifar10": ("quick", 100, 0.45, 240, 10, 10, (0.00025, 0.0005, 0.001, 0.002), 1.02),
+    "cifar10": ("quick", 25, 0.45, 800, 20, 10, (0.00025, 0.0005, 0.001, 0.002), 1.02),
+    "cifar10large": ("quick", 100, 0.45, 240, 10, 10, (0.00025, 0.0005, 0.001, 0.002), 1.02),
 }
 POINTS, FIRST_TUNED = 4, 100
 WAYS = ("LAST", "NONE", "KERNEL")  # OptEx with a predictor, REPLAY; "GUARD": LAST with it; beside "batch", 4 times as large
