@@ -291,8 +291,10 @@ static void add_host(writer *w, int rank)
 /* In a zone all hosts come first, then all links, then all routes. */
 static void declare_loopback(writer *w, int rank)
 {
-    ct_text_add(w->xml, "<link id=\"t%d\" bandwidth=\"%.9gBps\" latency=\"0s\"/>\n", rank,
-                CT_SIM_TIMER_BANDWIDTH);
+    ct_text_add(w->xml,
+                "<link id=\"t%d\" bandwidth=\"%.9gBps\" latency=\"0s\" "
+                "sharing_policy=\"FATPIPE\"/>\n",
+                rank, CT_SIM_TIMER_BANDWIDTH);
 }
 
 static void add_loopback(writer *w, int rank)

@@ -2,6 +2,7 @@
 #ifndef CT_SIM_SETUP_H
 #define CT_SIM_SETUP_H
 
+#include "comm/core/sim_codec.h"
 #include "framework/base/option.h"
 #include "topology/topo.h"
 
@@ -28,7 +29,7 @@ const char *ct_sim_placement(const ct_options *o);
  * link without latency, with which the simulator tells the time.
  */
 
-#define CT_SIM_TIMER_BANDWIDTH 1e7 /* bytes/s from a host to itself */
+#define CT_SIM_TIMER_BANDWIDTH CT_SIM_SELF_BANDWIDTH /* bytes/s from a host to itself */
 
 /** Appends a platform file (XML, for `smpirun -platform`) and the host of each rank (for
  *  `-hostfile`, one a line) to two texts. CT_ERR_CONFIG where a level has no figures. */

@@ -2,6 +2,7 @@
  * and trees. */
 #include "comm/collective/schedule.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,7 @@ typedef struct cursor {
 typedef struct flight {
     MPI_Request request;
     cursor at;
+    double leaves_s; /* of a send, where these go in turn: when its last byte has left */
 } flight;
 
 /* Messages in the order in which they were posted, which is the order in which they are taken. */
@@ -137,6 +139,8 @@ struct ct_sched_run {
     cursor next_send, next_recv; /* to post                                          */
     cursor received;             /* everything before it has arrived, and is added   */
     cursor sent;                 /* the sends of all steps before sent.step are over */
+    MPI_Request alarm;           /* where sends go in turn: when the next one may leave */
+    void *alarm_block;
 };
 
 void ct_sched_run_destroy(ct_sched_run *run)
@@ -147,6 +151,8 @@ void ct_sched_run_destroy(ct_sched_run *run)
         ct_mem_release(run->room->block);
         *run->room = (ct_sched_room){ .block = NULL };
     }
+    if (run->alarm != MPI_REQUEST_NULL) (void)MPI_Wait(&run->alarm, MPI_STATUS_IGNORE);
+    ct_mem_release(run->alarm_block);
     free(run);
 }
 
@@ -200,8 +206,13 @@ ct_status ct_sched_run_create_wide(ct_comm *c, ct_dtype dtype, int64_t most, int
     run->size = ct_dtype_size(dtype);
     run->each = landing_bytes(dtype, most);
     run->room = (room != NULL) ? room : &run->own;
-    status = enlarge(run->room, ct_sched_run_bytes(dtype, most, window));
+    run->alarm = MPI_REQUEST_NULL;
+    if (ct_comm_sends_in_turn()) run->alarm_block = ct_mem_acquire(2 * CT_COMM_ALARM_BYTES);
+    status = (ct_comm_sends_in_turn() && (run->alarm_block == NULL))
+                 ? CT_FAIL(CT_ERR_NOMEM, "no memory for a collective")
+                 : enlarge(run->room, ct_sched_run_bytes(dtype, most, window));
     if (status != CT_OK) {
+        ct_mem_release(run->alarm_block);
         free(run);
         return status;
     }
@@ -301,21 +312,35 @@ static int64_t bytes_of_send(const ct_sched_run *run, const cursor *at)
     return (int64_t)run->size * segment_length(run->s->step[at->step].send_n, at->seg);
 }
 
-/* The message before it to that rank, or one of an earlier step into its port, is still on the
- * link. */
-static bool follows(const ct_sched_run *run, const cursor *next)
+/* Until when the message before it to that rank, or one of an earlier step into its port, has the
+ * link; infinite: until the first of two is there. Its latency is no business of the link's. */
+static double follows_until(const ct_sched_run *run, const cursor *next)
 {
     const ct_sched_step *step = &run->s->step[next->step];
+    double until = 0;
+    int before = 0;
 
     for (int i = 0; ct_comm_sends_in_turn() && (i < run->sends.n); ++i) {
         const flight *f = &run->sends.slot[(run->sends.head + i) % run->window];
 
-        if ((f->request != MPI_REQUEST_NULL) &&
-            (((f->at.step < next->step) && (step->port == run->s->step[f->at.step].port)) ||
-             (step->send_to == run->s->step[f->at.step].send_to)))
-            return true;
+        if ((f->request == MPI_REQUEST_NULL) ||
+            (((f->at.step >= next->step) || (step->port != run->s->step[f->at.step].port)) &&
+             (step->send_to != run->s->step[f->at.step].send_to)))
+            continue;
+        before += 1;
+        until = fmax(until, f->leaves_s);
     }
-    return false;
+    return (before < 2) ? until : INFINITY;
+}
+
+/* Does the next message wait for that? Then somebody looks again as soon as it need not. */
+static ct_status hold_turn(ct_sched_run *run, bool *held_p)
+{
+    double until = follows_until(run, &run->next_send), now = (until > 0) ? ct_clock_s() : 0;
+
+    *held_p = (now < until);
+    if (!*held_p || isinf(until) || (run->alarm != MPI_REQUEST_NULL)) return CT_OK;
+    return ct_comm_alarm(until - now, run->alarm_block, &run->alarm);
 }
 
 /* Where all buckets left at once each has the link for itself, in their order: else messages of one
@@ -335,12 +360,17 @@ static ct_status post_sends(ct_sched_run *run, bool brief, bool *moved, int64_t 
         const ct_sched_step *step = &run->s->step[run->next_send.step];
         flight *f = &run->sends.slot[(run->sends.head + run->sends.n) % run->window];
         int n = segment_length(step->send_n, run->next_send.seg);
+        bool held = false;
 
-        if (follows(run, &run->next_send)) break;
+        CT_TRY(hold_turn(run, &held));
+        if (held) break;
         CT_TRY_MPI(MPI_Isend(
             at_element(run, step->send_at + run->next_send.seg * ct_segment_elements(step->send_n)),
             n, ct_comm_datatype(run->dtype), step->send_to, run->tag, run->comm->mpi, &f->request));
         f->at = run->next_send;
+        if (ct_comm_sends_in_turn())
+            f->leaves_s = ct_clock_s() +
+                          ct_comm_leaves_s(run->comm, step->send_to, bytes_of_send(run, &f->at));
         note_sent(run->comm, bytes_of_send(run, &f->at));
         run->sends.n += 1;
         run->next_send.seg += 1;
@@ -460,6 +490,7 @@ int ct_sched_run_pending(ct_sched_run *run, MPI_Request **out, int max)
     for (int i = 0; i < 2; ++i) {
         if ((both[i]->n > 0) && (n < max)) out[n++] = &both[i]->slot[both[i]->head].request;
     }
+    if ((run->alarm != MPI_REQUEST_NULL) && (n < max)) out[n++] = &run->alarm;
     return n;
 }
 

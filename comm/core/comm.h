@@ -140,10 +140,16 @@ ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle);
 /** MPI_Test; what ct_comm_wait_any() left is done. In a simulation nothing else is: there a
  *  completion is noticed by waiting for it (and SMPI tests MPI_REQUEST_NULL as not done). */
 int ct_comm_test(MPI_Request *request, int *done_p);
-/** Does a message wait until those before it in its collective are there: to the same rank, or of
+/** Does a message wait until those before it in its collective have left: to the same rank, or of
  *  earlier steps? On a network the first comes first, but SMPI lets them share the link, so that
  * the one that is needed first comes late and rings fall out of step. There, then, yes. */
 bool ct_comm_sends_in_turn(void);
+/** There: seconds in which the link to a rank takes this message. Its last byte is on the way then,
+ *  for as long as the latency. */
+double ct_comm_leaves_s(const ct_comm *c, int to, int64_t bytes);
+enum { CT_COMM_ALARM_BYTES = 32 << 10 };
+/** There: a request that completes in so many seconds, or before; block: 2 CT_COMM_ALARM_BYTES. */
+ct_status ct_comm_alarm(double seconds, void *block, MPI_Request *alarm);
 /** May a second thread call MPI, one at a time? If not, *why_p says why: a static text. */
 bool ct_comm_may_thread(const ct_comm *c, const char **why_p);
 

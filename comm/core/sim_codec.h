@@ -7,6 +7,9 @@
 
 #include "topology/machine.h"
 
+/* bytes/s from a simulated host to itself: so a message tells the time */
+#define CT_SIM_SELF_BANDWIDTH 1e7
+
 /** The calling rank's host codes at this speed. Borrowed; NULL, as at first: coding is free. */
 void ct_sim_codec_set(ct_codec_speed *speed);
 ct_codec_speed ct_sim_codec(void);

@@ -1,10 +1,16 @@
 /* wait.c for a simulation: time passes only in MPI calls, so waiting is a call that waits. And what
  * codecs take there. */
+#include <math.h>
 #include <simgrid/actor.h>
 #include <simgrid/host.h>
 
 #include "comm/core/comm.h"
 #include "comm/core/sim_codec.h"
+
+enum {
+    ALARM_TAG = 2,
+    SMPI_HEADER = 16 /* bytes that SMPI 3.32 adds to each message */
+};
 
 void ct_comm_relax(const ct_comm *c, int *idle)
 {
@@ -50,6 +56,29 @@ int ct_comm_test(MPI_Request *request, int *done_p)
 bool ct_comm_sends_in_turn(void)
 {
     return true;
+}
+
+double ct_comm_leaves_s(const ct_comm *c, int to, int64_t bytes)
+{
+    int level = ct_topo_meet(c->topo, c->rank, to);
+    double bandwidth = (level >= 0) ? c->topo->machine.level[level].bandwidth : 0;
+
+    return (bandwidth > 0) ? (double)bytes / bandwidth : 0;
+}
+
+/* A message to itself: it has no latency, and nothing else is on its link. */
+ct_status ct_comm_alarm(double seconds, void *block, MPI_Request *alarm)
+{
+    double bytes = ceil(seconds * CT_SIM_SELF_BANDWIDTH) - SMPI_HEADER;
+    int n = (bytes < CT_COMM_ALARM_BYTES) ? (int)bytes : CT_COMM_ALARM_BYTES;
+    char *from = (char *)block + CT_COMM_ALARM_BYTES;
+    MPI_Request send;
+
+    if (n < 1) n = 1;
+    CT_TRY_MPI(MPI_Irecv(block, n, MPI_BYTE, 0, ALARM_TAG, MPI_COMM_SELF, alarm));
+    CT_TRY_MPI(MPI_Isend(from, n, MPI_BYTE, 0, ALARM_TAG, MPI_COMM_SELF, &send));
+    CT_TRY_MPI(MPI_Request_free(&send));
+    return CT_OK;
 }
 
 bool ct_comm_may_thread(const ct_comm *c, const char **why_p)

@@ -13,6 +13,8 @@
 #include "runtime/config/exchange_config.h"
 
 /* Of a layer, over the ranks. */
+enum { FREE_CORES = 1 << 20 /* so many that the one which codes is not missed */ };
+
 typedef struct layer_sum {
     double *v; /* [count of its steps]; of no meaning */
     ct_async_sum *under_way;
@@ -388,6 +390,8 @@ static ct_status open_pipe(train *t)
     t->after_all = config.after_all = ct_profile_after_all(p, t->sim->solver);
     if (status == CT_OK) status = ct_profile_make_line(p, as_line[t->overlap], 1 / slowest, &line);
     line.line.after_all = t->after_all;
+    /* coding then takes as long as on the whole node, and nothing of what computes */
+    if (t->sim->thread) ct_step_timeline_code_apart(&line.line, FREE_CORES, 1);
     if (status == CT_OK) status = share_out(t, range, &line.line, &config);
     config.line = &line.line; /* AUTO: the model's choice, on what it is told of computation */
     if (status == CT_OK)
