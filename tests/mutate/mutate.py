@@ -7,7 +7,7 @@ Usage: tests/mutate/mutate.py RESULTS [--each=5] [--seed=1] [--only=PART] [--tre
 tests/mutate/list.txt has a line for each source: its path, and its tests as kind:name (unit:cost, mpi:outer, cli:train). Of
 each source --each mistakes are drawn by the seed: an operator, a bound, a constant, a condition, a statement left out. Each is
 built and tested in FOLDER, a clone of this checkout's HEAD (build/mutate), never here. A mistake is `found` where a test fails or
-goes on for longer than ten times what it takes without; `not built` ones are no mistakes and are not counted; others `survive`.
+goes on for longer than ten times what it takes without and 20 s; `not built` ones are no mistakes and are not counted; others `survive`.
 RESULTS has a JSON line for each; those that stand there are not made again. Survivors that change nothing a program can see
 are told of in tests/mutate/explained.txt: path, the mistake, why; separated by tabs. --table prints counts by source and every
 survivor that nobody explained. Exits with 1 where there is one.
@@ -90,7 +90,7 @@ def run_tests(tree, tests, limit):
     for kind, name in tests:
         command = ["make", "-s", f"T={name}", f"test-{kind}"]
         left = None if limit is None else max(1.0, limit - (time.monotonic() - start))
-        # a group of its own, so that ranks and children go with it; 4 GB, so that a lost bound does not take the machine
+        # a group of its own, so that ranks and children go with it; 16 GB, so that a lost bound does not take the machine
         with subprocess.Popen(["sh", "-c", 'ulimit -v 16000000; exec "$@"', "sh", *command], cwd=tree, start_new_session=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as p:
             try:
@@ -105,7 +105,7 @@ def run_tests(tree, tests, limit):
     return None, time.monotonic() - start
 
 
-def build(tree, tests):
+def build(tree):
     """Whether the library and the program compile."""
     return subprocess.run(["make", "-s", "all"], cwd=tree, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, check=False).returncode == 0
@@ -134,7 +134,7 @@ def try_source(tree, path, tests, drawn, done, results):
     todo = [d for d in drawn if (path, lines[d[0]].strip(), d[2]) not in done]
     if not todo:
         return
-    if not build(tree, tests):
+    if not build(tree):
         sys.exit(f"{tree} does not build")
     run_tests(tree, tests, None)  # builds them
     broken, seconds = run_tests(tree, tests, None)
@@ -145,7 +145,7 @@ def try_source(tree, path, tests, drawn, done, results):
             with open(name, "w", encoding="utf-8") as f:
                 f.write("\n".join(lines[:n] + [new] + lines[n + 1:]))
             result, by = "not built", None
-            if build(tree, tests):
+            if build(tree):
                 by, _ = run_tests(tree, tests, 10 * seconds + 20)
                 result = "found" if by else "survives"
         finally:

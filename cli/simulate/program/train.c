@@ -12,9 +12,9 @@
 #include "framework/net/step.h"
 #include "runtime/config/exchange_config.h"
 
-/* Of a layer, over the ranks. */
 enum { FREE_CORES = 1 << 20 /* so many that the one which codes is not missed */ };
 
+/* Of a layer, over the ranks. */
 typedef struct layer_sum {
     double *v; /* [count of its steps]; of no meaning */
     ct_async_sum *under_way;

@@ -1,5 +1,5 @@
 /* What a solver holds beside its weights comes back from a set, number by number: the window of
- * average_loss, where the plateau stands, the loss's scale, the best sets' metric, the rate. */
+ * average_loss, where the plateau stands, the loss's scale; and so the rate. */
 #include "tests/test.h"
 #include "tests/solver_harness.h"
 
@@ -8,7 +8,7 @@
 
 #include "framework/solver/solver_private.h"
 
-/* Noise to learn from: the least loss is soon behind. average_loss takes the fields' own. */
+/* Noise to learn from: the least loss is soon behind. */
 #define SOLVER                                                                                     \
     "type: 'SGD' base_lr: 0.001 momentum: 0.9 deterministic: true random_seed: 7 max_iter: 100 "   \
     "display: 0 snapshot_prefix: '%s/%s' lr_policy: 'plateau' gamma: 0.5 plateau_winsize: 2 "      \
