@@ -161,21 +161,32 @@ bench: $(B)/cortado $(BENCH_BIN)
 	$(Q)for n in $(BENCH_RANKS); do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/cortado bench comm || exit 1; done
 
-# libFuzzer where clang is there: each target runs FUZZ_SECONDS; T=hdf5 runs only fuzz_hdf5*
+# libFuzzer where clang is there: each target runs FUZZ_SECONDS; T=hdf5 runs only fuzz_hdf5*. What it finds in
+# undefined behaviour ends a process, as the rest does.
 FUZZ := $(sort $(wildcard tests/fuzz/fuzz_$(T)*.c))
 FUZZ_SECONDS ?= 60
-fuzz:
-	$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; \
-	for f in $(FUZZ); do n=$$(basename $$f .c); mkdir -p build/fuzz/$$n; \
-	    $(MAKE) --no-print-directory B=build/fuzz/obj FUZZING=1 CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
-	        CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= \
-	        LDFLAGS="-Wl,--no-as-needed -lgomp" build/fuzz/obj/$$n && \
-	    if [ $$n = fuzz_hdf5 ]; then \
-	        scripts/fuzz_hdf5.sh build/fuzz/obj/$$n $(FUZZ_SECONDS) build/fuzz/$$n; \
-	    else \
-	        build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
-	            build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken); \
-	    fi || exit 1; done
+FUZZ_MAKE = $(MAKE) --no-print-directory CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" SAN= LDFLAGS="-Wl,--no-as-needed -lgomp"
+# What reads no file is compiled for them as it comes: with what sanitizers ask and fuzzers count the tiles of
+# convolutions alone took a quarter of an hour.
+ifneq ($(FUZZING),)
+  $(foreach f,$(filter-out %/engine_plan.c,$(shell find layers comm runtime serve/net serve/http serve/ranks serve/schedule \
+      framework/math framework/net framework/solver framework/tensor framework/exchange framework/report -name '*.c')),\
+      $(eval FLAGS_$(f:.c=) += -O0 -g0 $(if $(filter cover,$(FUZZING)),-fno-profile-instr-generate -fno-coverage-mapping,-fno-sanitize=all)))
+endif
+.PHONY: fuzz-programs
+fuzz-programs:
+	+$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; $(FUZZ_MAKE) FUZZING=1 B=build/fuzz/obj \
+	    CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" \
+	    $(FUZZ:tests/fuzz/%.c=build/fuzz/obj/%)
+fuzz: fuzz-programs
+	$(Q)command -v clang >/dev/null || exit 0; rm -f build/fuzz/last.jsonl; \
+	    python3 tests/fuzz/campaign.py build/fuzz/last.jsonl --seconds=$(FUZZ_SECONDS) $(FUZZ:tests/fuzz/fuzz_%.c=%)
+# the lines of reading code that all inputs reach, without sanitizers
+.PHONY: fuzz-coverage
+fuzz-coverage:
+	+$(Q)command -v llvm-cov >/dev/null || { echo "skip fuzz: needs clang, llvm-cov"; exit 0; }; $(FUZZ_MAKE) FUZZING=cover \
+	    B=build/fuzz/cover CFLAGS="-std=c11 -O0 -fprofile-instr-generate -fcoverage-mapping" $(FUZZ:tests/fuzz/%.c=build/fuzz/cover/%) && \
+	    python3 tests/fuzz/coverage.py
 $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -o $@
 $(B)/fuzz_request: $(B)/tests/served_fake.o

@@ -335,7 +335,9 @@ static ct_status predict_pictures(ct_call *call)
     status = find_files(&p);
     if (status == CT_OK) status = open_net(&p);
     if (status == CT_OK) status = predict(&p);
-    if ((status == CT_OK) && (p.n_bad > 0))
+    if ((status == CT_OK) && (p.n_bad > 0) && (p.n_file == 1))
+        status = CT_ERR_DATA; /* which one was said */
+    else if ((status == CT_OK) && (p.n_bad > 0))
         status = CT_FAIL(CT_ERR_DATA, "%" PRId64 " of %" PRId64 " files could not be read", p.n_bad,
                          p.n_file);
     ct_text_destroy(&p.json);

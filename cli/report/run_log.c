@@ -14,6 +14,8 @@
 #include "cli/report/run_data.h"
 #include "framework/base/log.h"
 
+enum { MOST_NETS = 1000 };
+
 typedef struct log_line {
     ct_run_data *r;
     double iteration; /* that the line is of; NAN: none yet */
@@ -62,7 +64,8 @@ static ct_status take_line(log_line *l, const char *line)
 
     if (find_number(line, "Iteration ", &v)) {
         l->iteration = v;
-        l->net = find_number(line, "Testing net (#", &v) ? (int)v : 0;
+        l->net = 0;
+        if (find_number(line, "Testing net (#", &v) && (v > 0) && (v < MOST_NETS)) l->net = (int)v;
         if (find_number(line, ", loss = ", &v))
             CT_TRY(ct_run_data_add(l->r, "loss", false, l->iteration, v));
         if (find_number(line, ", lr = ", &v))

@@ -43,6 +43,39 @@ static void bgr_to_gray(uint8_t *pixel, int64_t n)
     }
 }
 
+/* Markers that begin a scan, up to the end of the image. Behind them the data have none but those
+ * that stand alone. */
+static int count_scans(const uint8_t *data, size_t size)
+{
+    enum { TEM = 0x01, RST0 = 0xD0, SOI = 0xD8, EOI = 0xD9, SOS = 0xDA, FILLER = 0xFF };
+    size_t at = 2;
+    int n = 0;
+
+    while (at + 4 <= size) {
+        int marker = data[at + 1];
+
+        if ((data[at] != 0xFF) || (marker == FILLER)) {
+            at++;
+        } else if ((marker == 0) || (marker == TEM) || ((marker >= RST0) && (marker <= SOI))) {
+            at += 2;
+        } else if (marker == EOI) {
+            break;
+        } else {
+            n += (marker == SOS);
+            at += 2 + (((size_t)data[at + 2] << 8) | data[at + 3]); /* its length */
+        }
+    }
+    return n;
+}
+
+static ct_status check_scans(const uint8_t *data, size_t size, ct_why *why)
+{
+    int n = count_scans(data, size);
+
+    if (n <= MOST_SCANS) return CT_OK;
+    return CT_WHY(why, CT_ERR_DATA, "a JPEG of %d scans: at most %d are expected", n, MOST_SCANS);
+}
+
 static ct_status decode_with(tjhandle h, const uint8_t *data, size_t size, ct_color color,
                              ct_sample_buffer *room, ct_image *image_p, ct_why *why)
 {
@@ -52,6 +85,7 @@ static ct_status decode_with(tjhandle h, const uint8_t *data, size_t size, ct_co
     if (tjDecompressHeader3(h, data, size, &width, &height, &subsampling, &space) != 0) {
         return CT_WHY(why, CT_ERR_DATA, "bad JPEG: %s", tjGetErrorStr2(h));
     }
+    CT_TRY(check_scans(data, size, why));
     if (color == CT_COLOR_NATIVE) color = (space == TJCS_GRAY) ? CT_COLOR_GRAY : CT_COLOR_BGR;
     format = (color == CT_COLOR_GRAY) ? TJPF_GRAY : TJPF_BGR;
     if ((space == TJCS_CMYK) || (space == TJCS_YCCK)) format = TJPF_CMYK;
@@ -88,31 +122,6 @@ ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_sa
     return status;
 }
 
-/* Markers that begin a scan, up to the end of the image. Behind them the data have none but those
- * that stand alone. */
-static int count_scans(const uint8_t *data, size_t size)
-{
-    enum { TEM = 0x01, RST0 = 0xD0, SOI = 0xD8, EOI = 0xD9, SOS = 0xDA, FILLER = 0xFF };
-    size_t at = 2;
-    int n = 0;
-
-    while (at + 4 <= size) {
-        int marker = data[at + 1];
-
-        if ((data[at] != 0xFF) || (marker == FILLER)) {
-            at++;
-        } else if ((marker == 0) || (marker == TEM) || ((marker >= RST0) && (marker <= SOI))) {
-            at += 2;
-        } else if (marker == EOI) {
-            break;
-        } else {
-            n += (marker == SOS);
-            at += 2 + (((size_t)data[at + 2] << 8) | data[at + 3]); /* its length */
-        }
-    }
-    return n;
-}
-
 ct_status ct_jpeg_measure(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
                           ct_why *why)
 {
@@ -123,9 +132,8 @@ ct_status ct_jpeg_measure(const uint8_t *data, size_t size, int64_t *height_p, i
     if (h == NULL) return CT_WHY(why, CT_ERR_NOMEM, "no memory for a JPEG decoder");
     if (tjDecompressHeader3(h, data, size, &width, &height, &subsampling, &space) != 0)
         status = CT_WHY(why, CT_ERR_DATA, "bad JPEG: %s", tjGetErrorStr2(h));
-    else if (count_scans(data, size) > MOST_SCANS)
-        status = CT_WHY(why, CT_ERR_DATA, "a JPEG of %d scans: at most %d are expected",
-                        count_scans(data, size), MOST_SCANS);
+    else
+        status = check_scans(data, size, why);
     tjDestroy(h);
     *height_p = height;
     *width_p = width;

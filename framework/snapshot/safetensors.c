@@ -223,7 +223,8 @@ static ct_status read_shard(const char *index, const char *name, ct_tensor_set *
     ct_status status;
 
     /* what is said in the index may not lead elsewhere */
-    if (!ct_tensor_name_is_plain(name) || (strchr(name, '/') != NULL))
+    if (!ct_tensor_name_is_plain(name) || (strchr(name, '/') != NULL) || (strcmp(name, ".") == 0) ||
+        (strcmp(name, "..") == 0))
         return CT_FAIL(CT_ERR_DATA, "%s: weight_map names a shard that is no file beside it",
                        index);
     ct_text_add_bytes(&path, index, n);

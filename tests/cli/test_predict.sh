@@ -87,6 +87,8 @@ cp "photos/sea/sea 04.png" odd/good.png
 runs broken 3 'odd/cut.png: bad PNG: file ends early' $predict --format=csv odd
 is others_said grep -q '^odd/good.png,sea,' out
 is counted grep -q '1 of 2 files could not be read' out
+runs broken_alone 3 'odd/cut.png: bad PNG: file ends early' $predict odd/cut.png
+is alone_one_line test "$(grep -c '^E' out)" = 1
 runs missing 3 'nowhere.png: No such file' $predict nowhere.png
 mkdir empty
 runs empty_folder 3 'empty: no image in it, expected files' $predict empty

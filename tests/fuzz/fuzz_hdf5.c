@@ -4,12 +4,10 @@
  * right.
  *
  * With FUZZ_SEEDS=FOLDER, what our own code writes goes there to begin with. */
-#include <dirent.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "framework/base/hdf5.h"
 #include "framework/base/memory.h"
@@ -22,6 +20,7 @@
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/snapshot.h"
+#include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char net_text[] =
@@ -53,13 +52,6 @@ static bool state_of(void *ctx, int param, int k, ct_sync_state *out)
     return (param == 0) && (k == 0);
 }
 
-static void write_file(const char *path, const void *data, size_t size)
-{
-    FILE *f = fopen(path, "wb");
-
-    if ((f == NULL) || (fwrite(data, 1, size, f) != size) || (fclose(f) != 0)) abort();
-}
-
 static ct_snapshot_state fresh_state(void)
 {
     return (ct_snapshot_state){ .n_rank = 1,
@@ -82,7 +74,7 @@ static void make_net(void)
     char path[128];
 
     snprintf(path, sizeof(path), "%s/net.prototxt", z.dir);
-    write_file(path, net_text, sizeof(net_text) - 1);
+    fuzz_write(path, net_text, sizeof(net_text) - 1);
     if ((ct_source_map_create(&map) != CT_OK) || (ct_net_read(path, map, &param) != CT_OK)) abort();
     o.map = map;
     if (ct_net_create(param, &o, &z.net) != CT_OK) abort();
@@ -99,7 +91,7 @@ static void copy(const char *from, const char *folder, const char *name)
 
     snprintf(to, sizeof(to), "%s/%s", folder, name);
     if (ct_file_read(from, &data, &size) != CT_OK) abort();
-    write_file(to, data, size);
+    fuzz_write(to, data, size);
     free(data);
 }
 
@@ -138,23 +130,9 @@ static void write_seeds(const char *folder)
     if (ct_writer_commit(w) != CT_OK) abort();
 }
 
-static void clean_up(void)
-{
-    DIR *d = opendir(z.dir);
-    const struct dirent *e;
-
-    while ((d != NULL) && ((e = readdir(d)) != NULL))
-        if (e->d_name[0] != '.') (void)unlinkat(dirfd(d), e->d_name, 0);
-    if (d != NULL) closedir(d);
-    rmdir(z.dir);
-}
-
 static void set_up(void)
 {
-    snprintf(z.dir, sizeof(z.dir), "%s/fuzz.XXXXXX",
-             (access("/dev/shm", W_OK) == 0) ? "/dev/shm" : "/tmp");
-    if (mkdtemp(z.dir) == NULL) abort();
-    atexit(clean_up);
+    snprintf(z.dir, sizeof(z.dir), "%s", fuzz_folder_path());
     snprintf(z.input, sizeof(z.input), "%s/input.h5", z.dir);
     snprintf(z.prefix, sizeof(z.prefix), "%s/s", z.dir);
     snprintf(z.state, sizeof(z.state), "%s_iter_1.solverstate.h5", z.prefix);
@@ -265,9 +243,9 @@ static void read_rank(const uint8_t *data, size_t size)
 {
     ct_snapshot_state s = fresh_state();
 
-    write_file(z.rank, data, size);
+    fuzz_write(z.rank, data, size);
     if (ct_rank_state_read(z.state, z.net, &s, &z.x) == CT_OK) drop(&s);
-    write_file(z.rank, z.good_rank, z.good_rank_size); /* whole again, for solver states */
+    fuzz_write(z.rank, z.good_rank, z.good_rank_size); /* whole again, for solver states */
 }
 
 static void read_caffe(void)
@@ -287,7 +265,7 @@ static void read_state(const uint8_t *data, size_t size)
     int64_t end;
     FILE *f;
 
-    write_file(z.state, data, size);
+    fuzz_write(z.state, data, size);
     if (ct_h5_file_hash(z.state, CT_H5_HEAD, &hash, &end) != CT_OK) return;
     snprintf(head, sizeof(head), "%s %016llx\n", CT_STATE_TITLE, (unsigned long long)hash);
     f = fopen(z.state, "r+b");
@@ -311,7 +289,7 @@ static void read_all(const uint8_t *data, size_t size)
         read_state(data, size);
         return;
     }
-    write_file(z.input, data, size);
+    fuzz_write(z.input, data, size);
     if (!ct_h5_is_hdf5(z.input)) return;
     read_weights();
     read_words();

@@ -14,9 +14,5 @@ ifeq ($(CLANG),)
   # 96 tiles: where their variables are, for debuggers, is a fifth of what they take to compile.
   FLAGS_$(D)/blocked_tile += -fno-var-tracking-assignments
 endif
-# No fuzzer reaches the tiles, and with what fuzzers count they compile for a quarter of an hour.
-ifneq ($(FUZZING),)
-  $(foreach f,tile blocked_tile winograd_map,$(eval FLAGS_$(D)/$(f) += -O0 -fno-sanitize=all))
-endif
 # It takes longest to compile and so begins first: no processor is left alone with it at the end.
 LONGEST += $(D)/blocked_tile

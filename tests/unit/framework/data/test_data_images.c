@@ -122,6 +122,35 @@ static void test_native_is_not_turned(void **state)
     ct_sample_buffer_release(&room);
 }
 
+/* The last scan of a progressive JPEG, over and over: each would cost the whole image. */
+static void test_many_scans(void **state)
+{
+    static const uint8_t end[] = { 0xFF, 0xD9 };
+    ct_sample_buffer room = { 0 };
+    size_t size, last, scan, at;
+    uint8_t *file, *many;
+    ct_image image;
+    ct_why why;
+
+    (void)state;
+    if (!have_images()) skip();
+    file = test_file_read(IMAGES "progressive.jpg", &size);
+    for (last = size - 2; (file[last] != 0xFF) || (file[last + 1] != 0xDA);) last--;
+    scan = size - sizeof(end) - last;
+    at = last;
+    many = malloc(size + 70 * scan);
+    assert_non_null(many);
+    memcpy(many, file, last);
+    for (int i = 0; i < 70; i++, at += scan) memcpy(many + at, file + last, scan);
+    memcpy(many + at, end, sizeof(end));
+    assert_int_equal(ct_image_decode(many, at + sizeof(end), CT_COLOR_BGR, &room, &image, &why),
+                     CT_ERR_DATA);
+    assert_non_null(strstr(why.text, "scans: at most 64 are expected"));
+    free(many);
+    free(file);
+    ct_sample_buffer_release(&room);
+}
+
 /* Whatever EXIF data say, an orientation comes out, and nothing beyond the file is read. */
 static void test_exif_mutations(void **state)
 {
@@ -378,7 +407,7 @@ int main(void)
         cmocka_unit_test(test_images_as_opencv),    cmocka_unit_test(test_native_is_not_turned),
         cmocka_unit_test(test_exif_mutations),      cmocka_unit_test(test_resize_as_opencv),
         cmocka_unit_test(test_broken_are_replaced), cmocka_unit_test(test_broken_stop_or_too_many),
-        cmocka_unit_test(test_broken_first),
+        cmocka_unit_test(test_broken_first),        cmocka_unit_test(test_many_scans),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,6 +114,8 @@ static void write_quoted(const char *path, const char *header, int64_t length, s
 
 static void test_forged(void **state)
 {
+    static const char above[] = "{\"weight_map\": {\"a\": \"..\"}}";
+
     (void)state;
     for (size_t k = 0; k < sizeof(forged) / sizeof(forged[0]); k++) {
         const char *path = at("forged.safetensors");
@@ -130,6 +132,9 @@ static void test_forged(void **state)
     assert_int_equal(ct_file_write(at("a.index.json"), "{\"a\": 1}", 8), CT_OK);
     assert_int_equal(open_all(at("a.index.json")), CT_ERR_DATA);
     test_log_holds("no index of shards: it has no weight_map");
+    assert_int_equal(ct_file_write(at("b.index.json"), above, sizeof(above) - 1), CT_OK);
+    assert_int_equal(open_all(at("b.index.json")), CT_ERR_DATA);
+    test_log_holds("b.index.json: weight_map names a shard that is no file beside it");
 }
 
 /* An empty array, a scalar and one that is not aligned; what is left out. */

@@ -1,0 +1,180 @@
+/* Texts and what stands in lines: texts that become word or token files, vocabularies, names of
+ * classes, token files, keys of clients, label maps and lists of annotated images, lists of shards.
+ * Any bytes end in what they are, or in an error. The first byte says which kind the rest is. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "framework/data/class_names.h"
+#include "framework/data/convert.h"
+#include "framework/data/stripes.h"
+#include "framework/data/token_file.h"
+#include "framework/data/words.h"
+#include "framework/text/tokenizer.h"
+#include "serve/api/keys.h"
+#include "tests/fuzz/folder.h"
+#include "tests/fuzz/fuzz.h"
+
+typedef struct input {
+    const char *folder;
+    char path[128]; /* of the file that has the bytes */
+    const uint8_t *data;
+    size_t size;
+} input;
+
+static void text_to_words(const input *in)
+{
+    char to[128];
+    ct_convert_options o = { .from = in->path, .to = to, .force = true };
+
+    o.count = (int64_t)(in->size % 7);
+    snprintf(to, sizeof(to), "%s/words.h5", in->folder);
+    if (ct_convert_text(&o) == CT_OK) {
+        ct_words w = { 0 };
+
+        if ((ct_words_open(to, "fuzz", &w) != CT_OK) || (w.count < 1)) abort();
+        ct_words_close(&w);
+    }
+}
+
+static void text_to_tokens(const input *in)
+{
+    char to[128];
+    ct_convert_options o = { .from = in->path, .to = to, .force = true };
+
+    snprintf(to, sizeof(to), "%s/tokens.bin", in->folder);
+    if (in->size % 3 == 0)
+        o.train_bpe = 256 + (int64_t)(in->size % 50);
+    else
+        o.tokenizer = (in->size % 3 == 1) ? "char" : "bytes";
+    (void)ct_convert_text(&o);
+}
+
+static void vocabulary(const input *in)
+{
+    ct_vocabulary v = { 0 };
+    ct_tokenizer *t = NULL;
+    ct_ids ids = { 0 };
+    ct_text back = { 0 };
+
+    if (ct_vocabulary_parse(&v, (const char *)in->data, in->size, "fuzz") == CT_OK) {
+        for (int64_t i = 0; i < v.n; i++)
+            if (ct_vocabulary_find(&v, v.word[i].text, v.word[i].length) != i) abort();
+    }
+    ct_vocabulary_destroy(&v);
+    if (ct_tokenizer_words((const char *)in->data, in->size, "fuzz", &t) != CT_OK) return;
+    if (ct_tokenizer_encode(t, (const char *)in->data, in->size, false, "fuzz", &ids) == CT_OK)
+        (void)ct_tokenizer_decode(t, ids.id, ids.n, &back);
+    ct_ids_destroy(&ids);
+    ct_text_destroy(&back);
+    ct_tokenizer_close(t);
+}
+
+static void class_names(const input *in)
+{
+    ct_class_names l = { 0 };
+
+    if (ct_class_names_read(in->path, "fuzz", (int64_t)(in->size % 5), &l) == CT_OK) {
+        for (int64_t i = 0; i < l.n; i++)
+            if (l.name[i][0] == '\0') abort();
+    }
+    ct_class_names_release(&l);
+}
+
+static void token_file(const input *in)
+{
+    for (int width = 0; width <= 4; width += 2) {
+        ct_token_file f = { 0 };
+        int32_t id[64];
+
+        if (ct_token_file_open(in->path, width, &f) == CT_OK) {
+            for (int64_t at = 0; at < f.count; at += 64)
+                (void)ct_token_file_get(&f, at, (f.count - at < 64) ? f.count - at : 64, id);
+            if (ct_token_file_get(&f, f.count, 1, id) == CT_OK) abort();
+            (void)ct_token_file_find_large(&f, 1000);
+        }
+        ct_token_file_close(&f);
+    }
+}
+
+static void keys(const input *in)
+{
+    ct_api_keys *k = NULL;
+
+    if (ct_api_keys_read(in->path, &k) != CT_OK) return;
+    if (ct_api_keys_allow(k, NULL) || ct_api_keys_allow(k, "Bearer ")) abort();
+    ct_api_keys_destroy(k);
+}
+
+/* What is listed is not there, but for the list itself. */
+static void annotated(const input *in, bool is_map)
+{
+    char to[128], list[128];
+    ct_convert_options o = { .list = list, .to = to, .force = true };
+
+    snprintf(to, sizeof(to), "%s/boxes", in->folder);
+    snprintf(list, sizeof(list), "%s/list", in->folder);
+    if (is_map) {
+        fuzz_write(list, "a.jpg a.xml\n", 12);
+        o.labelmap = in->path;
+    } else {
+        fuzz_write(list, in->data, in->size);
+    }
+    if (ct_convert_annotated(&o) == CT_OK) abort();
+    fuzz_empty(to);
+}
+
+static void shards(const input *in)
+{
+    char folder[128], path[160];
+    ct_shards s;
+    int64_t n = 0;
+
+    snprintf(folder, sizeof(folder), "%s/set", in->folder);
+    (void)mkdir(folder, 0700);
+    snprintf(path, sizeof(path), "%s/shards.txt", folder);
+    fuzz_write(path, in->data, in->size);
+    if (ct_shards_read(folder, "fuzz", &s) != CT_OK) return;
+    for (int i = 0; i < s.n_file; i++) n += s.count[i];
+    if (n != s.n) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in = { .folder = fuzz_folder_path(), .data = data + 1, .size = size - 1 };
+
+    if ((size == 0) || (size > 1 << 15)) return 0;
+    ct_log_set_sink(fuzz_drop, NULL);
+    snprintf(in.path, sizeof(in.path), "%s/in.txt", in.folder);
+    fuzz_write(in.path, in.data, in.size);
+    switch (data[0] % 9) {
+    case 0:
+        text_to_words(&in);
+        break;
+    case 1:
+        text_to_tokens(&in);
+        break;
+    case 2:
+        vocabulary(&in);
+        break;
+    case 3:
+        class_names(&in);
+        break;
+    case 4:
+        token_file(&in);
+        break;
+    case 5:
+        keys(&in);
+        break;
+    case 6:
+        annotated(&in, false);
+        break;
+    case 7:
+        annotated(&in, true);
+        break;
+    default:
+        shards(&in);
+        break;
+    }
+    return 0;
+}
