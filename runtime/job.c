@@ -342,28 +342,42 @@ static bool all_fail(ct_job *job, uint64_t mine, uint64_t *all)
     return false;
 }
 
+/* Where a line was written, on whatever rank, it says more than this. */
+static void say_status(ct_status status)
+{
+    ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "failed: %s", ct_status_str(status));
+}
+
+static bool any_speaks(const uint64_t *all, int n)
+{
+    for (int r = 0; r < n; r++)
+        if (all[r] != 0) return true;
+    return false;
+}
+
 void ct_job_fail(ct_job *job, ct_status status)
 {
     int code = ct_status_exit_code(status), running = 0;
+    bool silent = (ct_log_n_error() == 0) && !job->told;
     double start;
 
     ct_signals_begin();
     MPI_Initialized(&running);
     if (!running) _exit(code);
-    if ((ct_log_n_error() == 0) && !job->told) {
-        ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "failed: %s", ct_status_str(status));
-    }
     if (job->comm != NULL) ct_comm_lock(job->comm); /* for good: no other thread calls MPI now */
     if (job->agree != MPI_COMM_NULL) {
         uint64_t mine = ct_log_error_hash(), *all = calloc((size_t)job->size, sizeof(*all));
 
         if ((all != NULL) && all_fail(job, mine, all)) {
+            silent = false;
+            if ((job->rank == 0) && !any_speaks(all, job->size)) say_status(status);
             if (!job->told && (all[job->rank] != all[0])) deferred_errors_flush();
             start = ct_clock_s();
             /* rank 0 ends the job; it leaves the others a moment to speak */
             while (ct_clock_s() - start < ((job->rank == 0) ? 0.1 : GRACE_S)) nap();
         }
     }
+    if (silent) say_status(status);
     deferred_errors_flush();
     fflush(NULL);
     /* alone there is nobody to take down, and MPI_Abort would put its own words below ours */

@@ -120,18 +120,25 @@ void ct_writer_abort(ct_writer *w)
     free(temporary);
 }
 
-/* The rename itself must reach the disk too. */
-static void sync_folder(const char *path)
+/* The rename itself must reach the disk too. The number of the error, or 0. */
+static int sync_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = (slash == NULL) ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
     int fd = (folder != NULL) ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int why = (fd < 0) ? errno : 0;
 
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
+    /* some file systems cannot sync a folder; there the rename is durable or nothing is */
+    if ((fd >= 0) && (fsync(fd) != 0) && (errno != EINVAL) && (errno != ENOTSUP)) why = errno;
+    if (fd >= 0) close(fd);
     free(folder);
+    return why;
+}
+
+static void bring_back(const ct_writer *w, const char *aside)
+{
+    if ((aside != NULL) && (rename(aside, w->path) != 0))
+        CT_WARN("the old %s is now %s", w->path, aside);
 }
 
 /* A folder cannot be renamed over another: the old one steps aside first, and comes back where the
@@ -142,6 +149,7 @@ static ct_status move_in(ct_writer *w)
     struct stat st;
     bool old = w->force && (lstat(w->path, &st) == 0);
     ct_status status = CT_OK;
+    int why;
 
     ct_text_add(&aside, "%s.old.%d", w->path, (int)getpid());
     if (aside.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to rename %s", w->path);
@@ -150,12 +158,13 @@ static ct_status move_in(ct_writer *w)
     } else if (rename(w->temporary, w->path) != 0) {
         status = CT_FAIL(CT_ERR_IO, "cannot rename %s to %s: %s", w->temporary, w->path,
                          strerror(errno));
-        if (old && (rename(aside.text, w->path) != 0)) {
-            CT_WARN("the old %s is now %s", w->path, aside.text);
-        }
-    } else {
-        sync_folder(w->path);
-        if (old) ct_path_remove(aside.text);
+        bring_back(w, old ? aside.text : NULL);
+    } else if ((why = sync_folder(w->path)) != 0) {
+        status = CT_FAIL(CT_ERR_IO, "cannot sync the folder of %s: %s", w->path, strerror(why));
+        (void)rename(w->path, w->temporary);
+        bring_back(w, old ? aside.text : NULL);
+    } else if (old) {
+        ct_path_remove(aside.text);
     }
     ct_text_destroy(&aside);
     return status;

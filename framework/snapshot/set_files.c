@@ -322,6 +322,7 @@ ct_status ct_file_commit(const char *temp, const char *path)
 
     if ((directory == NULL) || (rename(temp, path) != 0)) {
         reason = (directory == NULL) ? ENOMEM : errno;
+        (void)unlink(temp);
     } else {
         fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         /* some file systems cannot sync a directory; there the rename is durable or nothing is */

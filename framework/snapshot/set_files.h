@@ -48,7 +48,7 @@ void ct_set_remove(const char *prefix, int64_t iteration);
  *  on. keep <= 0: all stay. */
 void ct_set_prune(const char *prefix, const struct ct_snapshot_state *state, int keep,
                   int n_rank_file);
-/** Renames temp to path and syncs the directory. CT_ERR_IO. */
+/** Renames temp to path and syncs the directory. CT_ERR_IO: there is no file `temp` any more. */
 ct_status ct_file_commit(const char *temp, const char *path);
 
 #endif

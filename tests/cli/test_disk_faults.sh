@@ -299,4 +299,19 @@ if grep -q 'MiB by io_uring' out; then
 else
     skip uring_faults "this kernel has no io_uring"
 fi
+
+# ---- a sample of tests/faults/disk.py: who cannot write says so in one line, and leaves nothing
+if command -v python3 >/dev/null; then
+    # disk NAME MODES WAY CALLS
+    disk() {
+        MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs "$1" 0 '^\| all \| \| [1-9]' python3 "$ROOT/tests/faults/disk.py" "$1.jsonl" \
+            --modes="$2" --ways="$3" --calls="$4" --most=1
+    }
+    disk set_not_renamed 'set of 2 ranks' EIO '^rename s_iter_8.solverstate'
+    disk folder_not_synced 'digits' EIO '^fsync d$'
+    disk weights_not_renamed 'weights' ENOSPC '^rename'
+    disk plan_on_a_full_disk 'plan of ranks' ENOSPC '^fflush'
+else
+    skip disk_sample "no python3"
+fi
 finish
