@@ -115,7 +115,7 @@ ct_status ct_call_connect(ct_call *call, const ct_config *c)
     bool trains = (call->argc > 0) && (strcmp(call->argv[0], "train") == 0);
     const char *stage = ct_options_text(call->options, trains ? "stage" : "stage_dir");
 
-    CT_TRY(ct_job_connect(call->job, c->solver->comm->topology));
+    CT_TRY(ct_job_connect(call->job, c->solver->comm->topology, c->solver->comm->verify_wire));
     return ct_data_group_open(call->job, c->solver->node_reader, stage, &call->job->reading);
 }
 

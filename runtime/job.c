@@ -265,10 +265,11 @@ static ct_status connect_alone(ct_job *job)
     return CT_OK;
 }
 
-ct_status ct_job_connect(ct_job *job, const char *topology)
+ct_status ct_job_connect(ct_job *job, const char *topology, bool verify)
 {
     if (!ct_job_has_mpi(job)) return connect_alone(job);
     CT_TRY(ct_comm_create(job->of, topology, &job->comm));
+    if (verify) CT_TRY(ct_comm_verify(job->comm));
     job->data_comm = job->comm; /* every rank holds the whole net: all are replicas */
     if (job->failure != NULL) ct_comm_listen(job->comm, ct_failure_notice_poll, job->failure);
     return ct_job_open_groups(job);

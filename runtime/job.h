@@ -82,8 +82,9 @@ static inline bool ct_job_has_mpi(const ct_job *job)
 }
 /** Decides the threads, logs the map. wanted: --threads, 0: not given. Collective. */
 ct_status ct_job_threads(ct_job *job, int wanted);
-/** The topology, the communicators of comm/ and the groups. Collective. */
-ct_status ct_job_connect(ct_job *job, const char *topology);
+/** The topology, the communicators of comm/ and the groups; verify: as ct_comm_verify().
+ *  Collective. */
+ct_status ct_job_connect(ct_job *job, const char *topology, bool verify);
 /** The groups of a job whose comm and data_comm are set, as ct_job_connect() does. Collective. */
 ct_status ct_job_open_groups(ct_job *job);
 /** status of rank 0 for everyone, for work that rank 0 does alone. Collective. */

@@ -52,7 +52,7 @@ static ct_status draw_job(ct_job *job, const char *topology, ct_text *out)
 {
     const ct_topo *t = NULL;
 
-    CT_TRY(ct_job_connect(job, topology));
+    CT_TRY(ct_job_connect(job, topology, false));
     t = job->comm->topo;
     if (strncmp(t->source, "synthetic", 9) != 0) CT_TRY(name_nodes(job->comm));
     if (job->rank != 0) return CT_OK;

@@ -166,7 +166,7 @@ static ct_status bench_comm(const ct_call *call, ct_options *o)
         status = ct_file_check_writable(out);
     CT_TRY(ct_job_share(call->job, status));
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
-    CT_TRY(ct_job_connect(call->job, (topology != NULL) ? topology : "auto"));
+    CT_TRY(ct_job_connect(call->job, (topology != NULL) ? topology : "auto", false));
     if (fit != NULL) return bench_fit(call, fit);
     plan.kind = read_kind(o);
     CT_TRY(ct_bench_sizes(ct_options_text(o, "sizes"), &plan));
@@ -263,7 +263,7 @@ static ct_status bench_serve(const ct_call *call, ct_options *o)
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
     plan.n_thread = call->job->threads.n;
     if ((plan.parallel != NULL) || (ct_options_text(o, "trace") != NULL))
-        CT_TRY(ct_job_connect(call->job, "auto"));
+        CT_TRY(ct_job_connect(call->job, "auto", false));
     own.options = o;
     CT_TRY(ct_trace_file_open(&own, &trace));
     plan.trace = &trace;

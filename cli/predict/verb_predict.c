@@ -371,7 +371,7 @@ ct_status ct_verb_predict(ct_call *call)
 
     CT_TRY(ct_run_folder_take(call, CT_RUN_DEPLOY));
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(call->options, "threads", 0)));
-    CT_TRY(ct_job_connect(call->job, "auto"));
+    CT_TRY(ct_job_connect(call->job, "auto", false));
     CT_TRY(find_kind(call->options, &pictures, &words));
     return pictures ? predict_pictures(call) : ct_predict_texts(call, words);
 }

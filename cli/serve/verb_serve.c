@@ -649,7 +649,7 @@ static ct_status join(ct_call *call, wish *w, server *s)
                        w->parallel);
     if (s->job == NULL) return CT_OK;
     CT_TRY(ct_job_threads(s->job, 0));
-    CT_TRY(ct_job_connect(s->job, "auto"));
+    CT_TRY(ct_job_connect(s->job, "auto", false));
     return (w->parallel != NULL) ? join_group(w, s) : CT_OK;
 }
 

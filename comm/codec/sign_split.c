@@ -231,7 +231,7 @@ int ct_sign_split_pending(ct_sign_split *s, MPI_Request **out, int max)
     ct_sized_message *in = &s->in[s->recv_done % WINDOW], *sent = &s->out[s->send_done % WINDOW];
     int n = 0;
 
-    if ((s->recv_done < s->received) && in->busy && (n < max)) out[n++] = &in->request;
-    if ((s->send_done < s->sent) && sent->busy && (n < max)) out[n++] = &sent->request;
+    if ((s->recv_done < s->received) && in->busy && (n < max)) out[n++] = &in->message.request;
+    if ((s->send_done < s->sent) && sent->busy && (n < max)) out[n++] = &sent->message.request;
     return n;
 }

@@ -21,11 +21,8 @@ static ct_status post_part(ct_comm *c, ct_sized_message *p)
     char *data = p->data + p->at;
 
     p->at += (size_t)n;
-    if (p->receives)
-        CT_TRY_MPI(MPI_Irecv(data, n, MPI_BYTE, p->peer, p->tag, c->mpi, &p->request));
-    else
-        CT_TRY_MPI(MPI_Isend(data, n, MPI_BYTE, p->peer, p->tag, c->mpi, &p->request));
-    return CT_OK;
+    if (p->receives) return ct_message_recv(c, &p->message, data, n, MPI_BYTE, p->peer, p->tag);
+    return ct_message_send(c, &p->message, data, n, MPI_BYTE, p->peer, p->tag);
 }
 
 ct_status ct_sized_message_send(ct_comm *c, ct_sized_message *p, const void *data, size_t bytes,
@@ -61,7 +58,7 @@ ct_status ct_sized_message_progress(ct_comm *c, ct_sized_message *p, bool *done_
     while (p->busy) {
         int done = 0;
 
-        CT_TRY_MPI(ct_comm_test(&p->request, &done));
+        CT_TRY(ct_message_test(c, &p->message, &done));
         if (!done) return CT_OK;
         if (p->receives && (p->bytes == 0)) {
             p->bytes = ct_reduce_stated_size(p->data, p->expected);
@@ -99,7 +96,7 @@ struct ct_allgatherv {
     char *payload; /* [size] of stride bytes; each starts CT_ALIGN into its own, after its size */
     const ct_device *dev; /* whose `block` holds them; NULL: nobody's */
     void *block;
-    MPI_Request send[WINDOW], recv[WINDOW];
+    ct_message send[WINDOW], recv[WINDOW];
     int64_t send_posted, send_done, recv_posted, recv_done;
 };
 
@@ -212,8 +209,8 @@ static ct_status post(ct_allgatherv *g, bool *moved, int64_t *bytes_sent)
         size_t at = (size_t)(t % g->n_part) * PART, room = g->bound + HEAD - at;
         char *to = wire(g, origin(g, t / g->n_part + 1)) + at;
 
-        CT_TRY_MPI(MPI_Irecv(to, (int)((room < PART) ? room : PART), MPI_BYTE, left, g->tag,
-                             g->comm->mpi, &g->recv[t % WINDOW]));
+        CT_TRY(ct_message_recv(g->comm, &g->recv[t % WINDOW], to,
+                               (int)((room < PART) ? room : PART), MPI_BYTE, left, g->tag));
         g->recv_posted += 1;
         *moved = true;
     }
@@ -226,8 +223,8 @@ static ct_status post(ct_allgatherv *g, bool *moved, int64_t *bytes_sent)
         size_t whole = ct_allgatherv_bytes(g, from) + HEAD, rest = (whole > at) ? whole - at : 0;
         int n = (int)((rest < PART) ? rest : PART);
 
-        CT_TRY_MPI(MPI_Isend(wire(g, from) + at, n, MPI_BYTE, right, g->tag, g->comm->mpi,
-                             &g->send[t % WINDOW]));
+        CT_TRY(ct_message_send(g->comm, &g->send[t % WINDOW], wire(g, from) + at, n, MPI_BYTE,
+                               right, g->tag));
         g->send_posted += 1;
         *bytes_sent += n - ((at == 0) ? HEAD : 0);
         *moved = true;
@@ -241,7 +238,7 @@ static ct_status take(ct_allgatherv *g, bool *moved)
         int64_t t = g->recv_done;
         int from = origin(g, t / g->n_part + 1), done = 0;
 
-        CT_TRY_MPI(ct_comm_test(&g->recv[t % WINDOW], &done));
+        CT_TRY(ct_message_test(g->comm, &g->recv[t % WINDOW], &done));
         if (!done) break;
         if (t % g->n_part == 0)
             g->size[from] = ct_reduce_stated_size(wire(g, from), g->size[g->me]);
@@ -254,7 +251,7 @@ static ct_status take(ct_allgatherv *g, bool *moved)
     while (g->send_done < g->send_posted) {
         int done = 0;
 
-        CT_TRY_MPI(ct_comm_test(&g->send[g->send_done % WINDOW], &done));
+        CT_TRY(ct_message_test(g->comm, &g->send[g->send_done % WINDOW], &done));
         if (!done) break;
         g->send_done += 1;
         *moved = true;
@@ -288,7 +285,9 @@ int ct_allgatherv_pending(ct_allgatherv *g, MPI_Request **out, int max)
 {
     int n = 0;
 
-    if ((g->recv_done < g->recv_posted) && (n < max)) out[n++] = &g->recv[g->recv_done % WINDOW];
-    if ((g->send_done < g->send_posted) && (n < max)) out[n++] = &g->send[g->send_done % WINDOW];
+    if ((g->recv_done < g->recv_posted) && (n < max))
+        out[n++] = &g->recv[g->recv_done % WINDOW].request;
+    if ((g->send_done < g->send_posted) && (n < max))
+        out[n++] = &g->send[g->send_done % WINDOW].request;
     return n;
 }

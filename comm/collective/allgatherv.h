@@ -8,7 +8,7 @@
 #ifndef CT_ALLGATHERV_H
 #define CT_ALLGATHERV_H
 
-#include "comm/core/comm.h"
+#include "comm/core/message.h"
 #include "comm/collective/coll.h"
 #include "framework/tensor/device.h"
 
@@ -22,7 +22,7 @@
 enum { CT_SIZED_MESSAGE_PART = 1 << 30 };
 
 typedef struct ct_sized_message {
-    MPI_Request request;
+    ct_message message;
     char *data;
     size_t bytes, at; /* of the whole; those before `at` have moved or are under way */
     size_t room, expected;

@@ -7,9 +7,10 @@
 #include "comm/collective/blocking.h"
 #include "comm/collective/repro.h"
 #include "comm/collective/schedule.h"
+#include "comm/core/message.h"
 #include "comm/core/reduce.h"
 
-enum { MAX_REQUEST = 32 /* a rank's children in a binomial tree, and some */ };
+enum { MAX_MESSAGE = 32 /* a rank's children in a binomial tree, and some */ };
 
 typedef enum {
     GATHERS, /* every rank gets all numbers and adds them                         */
@@ -28,8 +29,8 @@ struct ct_async_sum {
     double *room; /* what comes: of all ranks, or of one */
     int64_t step; /* of the tree: how far the ranks of a pair are apart */
     int tag;
-    MPI_Request request[MAX_REQUEST];
-    int n_request;
+    ct_message message[MAX_MESSAGE]; /* of GATHERS the first one's request, by MPI */
+    int n_message;
     const ct_coll_ops *ops; /* of floats */
     ct_coll_req coll;
 };
@@ -39,17 +40,17 @@ struct ct_async_sum {
 
 static ct_status send_to(ct_async_sum *s, int64_t rank)
 {
-    CT_TRY_MPI(MPI_Isend(s->v, s->n, MPI_DOUBLE, (int)rank, s->tag, s->comm->mpi,
-                         &s->request[s->n_request]));
-    s->n_request += 1;
+    CT_TRY(ct_message_send(s->comm, &s->message[s->n_message], s->v, s->n, MPI_DOUBLE, (int)rank,
+                           s->tag));
+    s->n_message += 1;
     return CT_OK;
 }
 
 static ct_status receive_from(ct_async_sum *s, int64_t rank)
 {
-    CT_TRY_MPI(MPI_Irecv(s->room, s->n, MPI_DOUBLE, (int)rank, s->tag, s->comm->mpi,
-                         &s->request[s->n_request]));
-    s->n_request += 1;
+    CT_TRY(ct_message_recv(s->comm, &s->message[s->n_message], s->room, s->n, MPI_DOUBLE, (int)rank,
+                           s->tag));
+    s->n_message += 1;
     return CT_OK;
 }
 
@@ -108,15 +109,15 @@ static ct_status progress(ct_async_sum *s)
     if (s->way == AT_END) return CT_INPROGRESS;
     if (s->way == RING) return s->ops->progress(&s->coll);
     for (;;) {
-        for (; s->n_request > 0; s->n_request -= 1) {
+        for (; s->n_message > 0; s->n_message -= 1) {
             int done = 0;
 
-            CT_TRY_MPI(ct_comm_test(&s->request[s->n_request - 1], &done));
+            CT_TRY(ct_message_test(s->comm, &s->message[s->n_message - 1], &done));
             if (!done) return CT_INPROGRESS;
         }
         if (s->way != UP) break;
         CT_TRY(next_of_tree(s));
-        if (s->n_request == 0) break; /* nobody below */
+        if (s->n_message == 0) break; /* nobody below */
     }
     if (s->way == GATHERS) add_gathered(s);
     s->way = DOWN;
@@ -128,8 +129,8 @@ static int pending(ct_async_sum *s, MPI_Request **out, int max)
     int n = 0;
 
     if (s->way == RING) return s->ops->pending(&s->coll, out, max);
-    for (int i = 0; (i < s->n_request) && (n < max); ++i) {
-        if (s->request[i] != MPI_REQUEST_NULL) out[n++] = &s->request[i];
+    for (int i = 0; (i < s->n_message) && (n < max); ++i) {
+        if (s->message[i].request != MPI_REQUEST_NULL) out[n++] = &s->message[i].request;
     }
     return n;
 }
@@ -193,12 +194,13 @@ static ct_status start(ct_async_sum *s)
     ct_comm_lock(c);
     if (!tree) {
         s->way = GATHERS;
-        s->n_request = 1;
-        status = ct_comm_gather_begin(c, s->v, s->n, s->room, &s->request[0]);
+        s->n_message = 1;
+        s->message[0] = (ct_message){ .check = MPI_REQUEST_NULL };
+        status = ct_comm_gather_begin(c, s->v, s->n, s->room, &s->message[0].request);
     }
     if (status == CT_UNSUPPORTED) {
         s->way = UP;
-        s->n_request = 0;
+        s->n_message = 0;
         s->step = 1;
         s->tag = ct_comm_take_tags(c, 1);
         status = climb(s);
@@ -313,8 +315,8 @@ typedef struct transfer {
     void *ticket;         /* the library's                              */
     int tag;
     char *room; /* other ranks' numbers of this rank's piece, one rank behind the other */
-    MPI_Request *request;
-    int n_recv, n_request; /* receives come first */
+    ct_message *message;
+    int n_message;
 } transfer;
 
 struct ct_transfers {
@@ -350,35 +352,33 @@ static char *place_in(const transfer *x, const void *whole, int64_t at)
     return (char *)(uintptr_t)whole + (size_t)at * ct_dtype_size(x->t.dtype);
 }
 
-/* n elements to the rank, or from it, in the next request. Nothing is no message. */
-static ct_status add_message(transfer *x, const ct_comm *c, bool receives, void *data, int64_t n,
+/* n elements to the rank, or from it, as the next message. Nothing is none. */
+static ct_status add_message(transfer *x, ct_comm *c, bool receives, void *data, int64_t n,
                              int rank)
 {
-    MPI_Request *r = &x->request[x->n_request];
+    ct_message *m = &x->message[x->n_message];
     MPI_Datatype type = ct_comm_datatype(x->t.dtype);
 
     if (n == 0) return CT_OK;
     if (n > INT_MAX)
         return CT_FAIL(CT_ERR_ARG, "a message of %lld numbers is more than MPI counts",
                        (long long)n);
-    *r = MPI_REQUEST_NULL;
     if (receives)
-        CT_TRY_MPI(MPI_Irecv(data, (int)n, type, rank, x->tag, c->mpi, r));
+        CT_TRY(ct_message_recv(c, m, data, (int)n, type, rank, x->tag));
     else
-        CT_TRY_MPI(MPI_Isend(data, (int)n, type, rank, x->tag, c->mpi, r));
-    x->n_request += 1;
-    if (receives) x->n_recv = x->n_request;
+        CT_TRY(ct_message_send(c, m, data, (int)n, type, rank, x->tag));
+    x->n_message += 1;
     return CT_OK;
 }
 
 /* To every other rank its piece of what this one has, and theirs of this one's into the room. */
 static ct_status start_scatter(transfer *x)
 {
-    const ct_comm *c = x->of->group;
+    ct_comm *c = x->of->group;
     int64_t mine = piece_n(x, c->rank);
 
     x->stage = SCATTERS;
-    x->n_recv = x->n_request = 0;
+    x->n_message = 0;
     for (int i = 1; i < c->size; ++i) {
         int from = (c->rank + c->size - i) % c->size;
 
@@ -396,10 +396,10 @@ static ct_status start_scatter(transfer *x)
 /* This rank's piece, which lies there, to all others; theirs to their places. */
 static ct_status start_gather(transfer *x, const void *piece)
 {
-    const ct_comm *c = x->of->group;
+    ct_comm *c = x->of->group;
 
     x->stage = GATHERS_PIECES;
-    x->n_recv = x->n_request = 0;
+    x->n_message = 0;
     for (int i = 1; i < c->size; ++i) {
         int from = (c->rank + c->size - i) % c->size;
 
@@ -431,14 +431,19 @@ static ct_status add_pieces(transfer *x)
     return CT_OK;
 }
 
+static ct_comm *comm_of(const transfer *x)
+{
+    return (x->stage == MOVES) ? x->of->peers : x->of->group;
+}
+
 /* CT_OK: it is over. With the lock held. */
 static ct_status move(transfer *x)
 {
     while (x->stage != OVER) {
-        for (; x->n_request > 0; x->n_request -= 1) {
+        for (; x->n_message > 0; x->n_message -= 1) {
             int done = 0;
 
-            CT_TRY_MPI(ct_comm_test(&x->request[x->n_request - 1], &done));
+            CT_TRY(ct_message_test(comm_of(x), &x->message[x->n_message - 1], &done));
             if (!done) return CT_INPROGRESS;
         }
         if (x->stage == SCATTERS)
@@ -464,8 +469,8 @@ static int pending_of_all(void *ctx, MPI_Request **out, int max)
     int n = 0;
 
     for (const transfer *x = ((ct_transfers *)ctx)->first; x != NULL; x = x->next) {
-        for (int i = 0; (x->stage != OVER) && (i < x->n_request) && (n < max); ++i) {
-            if (x->request[i] != MPI_REQUEST_NULL) out[n++] = &x->request[i];
+        for (int i = 0; (x->stage != OVER) && (i < x->n_message) && (n < max); ++i) {
+            if (x->message[i].request != MPI_REQUEST_NULL) out[n++] = &x->message[i].request;
         }
     }
     return n;
@@ -486,7 +491,7 @@ static void forget(transfer *x)
         x->of->free = x->room_there;
     }
     free(x->room);
-    free(x->request);
+    free(x->message);
     free(x);
 }
 
@@ -514,8 +519,8 @@ static ct_status make_room(transfer *x)
         bytes +=
             (size_t)(n - 1) * (size_t)piece_n(x, x->of->group->rank) * ct_dtype_size(x->t.dtype);
     x->room = malloc(bytes);
-    x->request = malloc(sizeof(MPI_Request) * 2 * (size_t)n);
-    return ((x->room != NULL) && (x->request != NULL))
+    x->message = malloc(sizeof(*x->message) * 2 * (size_t)n);
+    return ((x->room != NULL) && (x->message != NULL))
                ? CT_OK
                : CT_FAIL(CT_ERR_NOMEM, "no memory to exchange %lld numbers", (long long)x->t.n);
 }
@@ -696,14 +701,7 @@ static void transfer_drop(void *ctx, void *ticket)
 
     if (x->stage == THERE) all->lib->drop(all->library, x->ticket);
     ct_comm_lock(all->peers);
-    for (int i = 0; (x->stage != OVER) && (i < x->n_request); ++i) {
-        int done = 0;
-
-        if (x->request[i] == MPI_REQUEST_NULL) continue;
-        if ((MPI_Test(&x->request[i], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) || done) continue;
-        if (i < x->n_recv) MPI_Cancel(&x->request[i]);
-        MPI_Request_free(&x->request[i]);
-    }
+    for (int i = 0; (x->stage != OVER) && (i < x->n_message); ++i) ct_message_drop(&x->message[i]);
     ct_comm_unlock(all->peers);
     forget(x);
 }

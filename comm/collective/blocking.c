@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "comm/collective/coll.h"
+#include "comm/core/message.h"
 #include "framework/base/clock.h"
 
 enum {
@@ -18,28 +19,42 @@ bool ct_comm_sums_by_tree(const ct_comm *c, int n)
     return (int64_t)n * c->size * (int64_t)sizeof(double) > GATHERED;
 }
 
+/* The movers are at work meanwhile. */
+static ct_status complete(ct_comm *c, ct_message *m)
+{
+    ct_status status = CT_OK;
+    int done = 0;
+
+    CT_TRY(ct_comm_complete(c, &m->request));
+    if (m->check != MPI_REQUEST_NULL) CT_TRY(ct_comm_complete(c, &m->check));
+    ct_comm_lock(c);
+    status = ct_message_test(c, m, &done);
+    ct_comm_unlock(c);
+    return status;
+}
+
 static ct_status send_to(ct_comm *c, const double *v, int n, int rank)
 {
-    MPI_Request request = MPI_REQUEST_NULL;
-    int rc = MPI_SUCCESS;
+    ct_message m;
+    ct_status status;
 
     ct_comm_lock(c);
-    rc = MPI_Isend(v, n, MPI_DOUBLE, rank, TAG, c->mpi, &request);
+    status = ct_message_send(c, &m, v, n, MPI_DOUBLE, rank, TAG);
     ct_comm_unlock(c);
-    CT_TRY_MPI(rc);
-    return ct_comm_complete(c, &request);
+    CT_TRY(status);
+    return complete(c, &m);
 }
 
 static ct_status add_from(ct_comm *c, double *v, int n, int rank, double *room)
 {
-    MPI_Request request = MPI_REQUEST_NULL;
-    int rc = MPI_SUCCESS;
+    ct_message m;
+    ct_status status;
 
     ct_comm_lock(c);
-    rc = MPI_Irecv(room, n, MPI_DOUBLE, rank, TAG, c->mpi, &request);
+    status = ct_message_recv(c, &m, room, n, MPI_DOUBLE, rank, TAG);
     ct_comm_unlock(c);
-    CT_TRY_MPI(rc);
-    CT_TRY(ct_comm_complete(c, &request));
+    CT_TRY(status);
+    CT_TRY(complete(c, &m));
     for (int i = 0; i < n; ++i) v[i] += room[i];
     return CT_OK;
 }
@@ -72,15 +87,16 @@ ct_status ct_comm_send(ct_comm *c, void *data, size_t bytes, int from, int to)
     char *at = data;
 
     while ((bytes > 0) && ((c->rank == from) || (c->rank == to))) {
-        int n = (int)((bytes < MPI_CHUNK) ? bytes : MPI_CHUNK), rc = MPI_SUCCESS;
-        MPI_Request request = MPI_REQUEST_NULL;
+        int n = (int)((bytes < MPI_CHUNK) ? bytes : MPI_CHUNK);
+        ct_status status;
+        ct_message m;
 
         ct_comm_lock(c);
-        rc = (c->rank == from) ? MPI_Isend(at, n, MPI_BYTE, to, TAG, c->mpi, &request)
-                               : MPI_Irecv(at, n, MPI_BYTE, from, TAG, c->mpi, &request);
+        status = (c->rank == from) ? ct_message_send(c, &m, at, n, MPI_BYTE, to, TAG)
+                                   : ct_message_recv(c, &m, at, n, MPI_BYTE, from, TAG);
         ct_comm_unlock(c);
-        CT_TRY_MPI(rc);
-        CT_TRY(ct_comm_complete(c, &request));
+        CT_TRY(status);
+        CT_TRY(complete(c, &m));
         at += n;
         bytes -= (size_t)n;
     }
@@ -100,17 +116,18 @@ static ct_status swap(ct_comm *c, const float *out, int64_t out_n, int to, float
                       int from)
 {
     while ((out_n > 0) || (in_n > 0)) {
-        int n_out = part_of(out_n), n_in = part_of(in_n), rc = MPI_SUCCESS;
-        MPI_Request request[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
+        int n_out = part_of(out_n), n_in = part_of(in_n);
+        ct_status status = CT_OK;
+        ct_message m[2];
 
         ct_comm_lock(c);
-        if (n_in > 0) rc = MPI_Irecv(in, n_in, MPI_FLOAT, from, TAG, c->mpi, &request[0]);
-        if ((n_out > 0) && (rc == MPI_SUCCESS))
-            rc = MPI_Isend(out, n_out, MPI_FLOAT, to, TAG, c->mpi, &request[1]);
+        if (n_in > 0) status = ct_message_recv(c, &m[0], in, n_in, MPI_FLOAT, from, TAG);
+        if ((n_out > 0) && (status == CT_OK))
+            status = ct_message_send(c, &m[1], out, n_out, MPI_FLOAT, to, TAG);
         ct_comm_unlock(c);
-        CT_TRY_MPI(rc);
-        for (int k = 0; k < 2; k++)
-            if (request[k] != MPI_REQUEST_NULL) CT_TRY(ct_comm_complete(c, &request[k]));
+        CT_TRY(status);
+        if (n_in > 0) CT_TRY(complete(c, &m[0]));
+        if (n_out > 0) CT_TRY(complete(c, &m[1]));
         out += n_out, out_n -= n_out;
         in += n_in, in_n -= n_in;
     }

@@ -341,6 +341,10 @@ ct_status ct_coll_choose_kind(const ct_comm *c, ct_coll_kind kind, int64_t count
         best = ops;
         least = cost;
     }
+    if ((best == NULL) && (c->checks != MPI_COMM_NULL) && (strcmp(term.name, "impi") == 0))
+        return CT_FAIL(CT_ERR_CONFIG, "allreduce \"impi\" and verify_wire do not go together: what "
+                                      "MPI's own sums send cannot be verified; take auto, or leave "
+                                      "comm.verify_wire out");
     if (best == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "allreduce \"%s\" cannot %s %lld elements of dtype %d here",
                        (spec != NULL) ? spec : "auto", what[kind], (long long)count, (int)dtype);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "comm/collective/coll_types.h"
+#include "comm/core/message.h"
 #include "comm/core/reduce.h"
 #include "framework/base/clock.h"
 #include "comm/cost/hierarchical_plan.h"
@@ -114,7 +115,7 @@ typedef struct cursor {
 } cursor;
 
 typedef struct flight {
-    MPI_Request request;
+    ct_message message;
     cursor at;
     double leaves_s; /* of a send, where these go in turn: when its last byte has left */
 } flight;
@@ -323,7 +324,7 @@ static double follows_until(const ct_sched_run *run, const cursor *next)
     for (int i = 0; ct_comm_sends_in_turn() && (i < run->sends.n); ++i) {
         const flight *f = &run->sends.slot[(run->sends.head + i) % run->window];
 
-        if ((f->request == MPI_REQUEST_NULL) ||
+        if ((f->message.request == MPI_REQUEST_NULL) ||
             (((f->at.step >= next->step) || (step->port != run->s->step[f->at.step].port)) &&
              (step->send_to != run->s->step[f->at.step].send_to)))
             continue;
@@ -364,9 +365,10 @@ static ct_status post_sends(ct_sched_run *run, bool brief, bool *moved, int64_t 
 
         CT_TRY(hold_turn(run, &held));
         if (held) break;
-        CT_TRY_MPI(MPI_Isend(
+        CT_TRY(ct_message_send(
+            run->comm, &f->message,
             at_element(run, step->send_at + run->next_send.seg * ct_segment_elements(step->send_n)),
-            n, ct_comm_datatype(run->dtype), step->send_to, run->tag, run->comm->mpi, &f->request));
+            n, ct_comm_datatype(run->dtype), step->send_to, run->tag));
         f->at = run->next_send;
         if (ct_comm_sends_in_turn())
             f->leaves_s = ct_clock_s() +
@@ -394,8 +396,8 @@ static ct_status post_recvs(ct_sched_run *run, bool *moved)
                        : at_element(run, step->recv_at + run->next_recv.seg *
                                                              ct_segment_elements(step->recv_n));
 
-        CT_TRY_MPI(MPI_Irecv(to, n, ct_comm_datatype(run->dtype), step->recv_from, run->tag,
-                             run->comm->mpi, &f->request));
+        CT_TRY(ct_message_recv(run->comm, &f->message, to, n, ct_comm_datatype(run->dtype),
+                               step->recv_from, run->tag));
         f->at = run->next_recv;
         run->recvs.n += 1;
         run->next_recv.seg += 1;
@@ -412,7 +414,7 @@ static ct_status take_recvs(ct_sched_run *run, bool *moved)
         flight *f = &run->recvs.slot[slot];
         const ct_sched_step *step = &run->s->step[f->at.step];
 
-        CT_TRY_MPI(ct_comm_test(&f->request, &done));
+        CT_TRY(ct_message_test(run->comm, &f->message, &done));
         if (!done) return CT_OK;
         if (step->add)
             ct_reduce_add(
@@ -434,7 +436,7 @@ static ct_status take_sends(ct_sched_run *run, bool *moved)
         flight *f = &run->sends.slot[run->sends.head];
         int done = 0;
 
-        CT_TRY_MPI(ct_comm_test(&f->request, &done));
+        CT_TRY(ct_message_test(run->comm, &f->message, &done));
         if (!done) return CT_OK;
         note_sent(run->comm, -bytes_of_send(run, &f->at));
         run->sent = (cursor){ f->at.step, f->at.seg + 1 };
@@ -488,7 +490,7 @@ int ct_sched_run_pending(ct_sched_run *run, MPI_Request **out, int max)
     int n = 0;
 
     for (int i = 0; i < 2; ++i) {
-        if ((both[i]->n > 0) && (n < max)) out[n++] = &both[i]->slot[both[i]->head].request;
+        if ((both[i]->n > 0) && (n < max)) out[n++] = &both[i]->slot[both[i]->head].message.request;
     }
     if ((run->alarm != MPI_REQUEST_NULL) && (n < max)) out[n++] = &run->alarm;
     return n;

@@ -469,7 +469,7 @@ static ct_status make_empty(struct ct_comm_family *family, ct_comm **comm_p)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
     }
     c->family->n += 1;
-    c->mpi = c->sums = c->node = c->host = MPI_COMM_NULL;
+    c->mpi = c->sums = c->checks = c->node = c->host = MPI_COMM_NULL;
     c->bf16_sum = c->f16_sum = MPI_OP_NULL;
     *comm_p = c;
     return CT_OK;
@@ -525,6 +525,13 @@ ct_status ct_comm_create_planned(ct_topo *topo, int rank, ct_comm **comm_p)
     return CT_OK;
 }
 
+ct_status ct_comm_verify(ct_comm *c)
+{
+    CT_TRY_MPI(MPI_Comm_dup(c->mpi, &c->checks));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->checks, MPI_ERRORS_RETURN));
+    return CT_OK;
+}
+
 bool ct_comm_only_plans(const ct_comm *c)
 {
     return c->mpi == MPI_COMM_NULL;
@@ -563,6 +570,7 @@ static ct_status take_share(ct_comm *c, const ct_comm *parent)
 static ct_status set_up_part(ct_comm *c, const ct_comm *parent)
 {
     CT_TRY(set_up_mpi(c));
+    if (parent->checks != MPI_COMM_NULL) CT_TRY(ct_comm_verify(c));
     CT_TRY(take_share(c, parent));
     CT_TRY(take_topology(c, parent));
     CT_TRY(split_nodes(c));
@@ -624,6 +632,7 @@ void ct_comm_destroy(ct_comm *comm)
     if (comm->node != MPI_COMM_NULL) MPI_Comm_free(&comm->node);
     if (comm->host != MPI_COMM_NULL) MPI_Comm_free(&comm->host);
     if (comm->sums != MPI_COMM_NULL) MPI_Comm_free(&comm->sums);
+    if (comm->checks != MPI_COMM_NULL) MPI_Comm_free(&comm->checks);
     if (comm->mpi != MPI_COMM_NULL) MPI_Comm_free(&comm->mpi);
     ct_topo_destroy(comm->topo);
     free(comm->node_member);

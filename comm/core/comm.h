@@ -40,9 +40,11 @@ typedef struct ct_comm_mover {
 } ct_comm_mover;
 
 typedef struct ct_comm {
-    MPI_Comm mpi;  /* of all its ranks */
-    MPI_Comm sums; /* a duplicate for MPI's own allreduce (impi): when these start depends on
-                      timing, and MPI pairs the collectives of one communicator by their order */
+    MPI_Comm mpi;    /* of all its ranks */
+    MPI_Comm sums;   /* a duplicate for MPI's own allreduce (impi): when these start depends on
+                        timing, and MPI pairs the collectives of one communicator by their order */
+    MPI_Comm checks; /* a duplicate for checksums of messages: comm/core/message.h; MPI_COMM_NULL:
+                        nobody asked for them */
     int rank, size;
     ct_topo *topo; /* owned                                                              */
     MPI_Comm node; /* ranks of this (perhaps pretended) node                             */
@@ -78,6 +80,10 @@ ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p);
  * are those of the job, and nothing travels. Takes topo over, in case of errors too. Not
  * collective. */
 ct_status ct_comm_create_planned(ct_topo *topo, int rank, ct_comm **comm_p);
+/** From here on messages carry checksums (comm/core/message.h), also of communicators that are
+ * split off c later. MPI's own sums are refused then. Collective over c; before anything is sent.
+ */
+ct_status ct_comm_verify(ct_comm *c);
 /** It is one of those. */
 bool ct_comm_only_plans(const ct_comm *c);
 /** A communicator of those ranks of `parent` that give the same colour, in the order of key, then

@@ -269,11 +269,11 @@ static int gtopk_pending(ct_sparse_allreduce_req *r, MPI_Request **out, int max)
     int n = 0;
 
     if (g->delivered) return 0;
-    if (g->posted && g->in.busy && (n < max)) out[n++] = &g->in.request;
+    if (g->posted && g->in.busy && (n < max)) out[n++] = &g->in.message.request;
     for (int i = 0; i < 4; ++i) {
         ct_sized_message *p = &g->out[i / 2][i % 2];
 
-        if (p->busy && (n < max)) out[n++] = &p->request;
+        if (p->busy && (n < max)) out[n++] = &p->message.request;
     }
     return n;
 }

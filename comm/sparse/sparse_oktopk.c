@@ -425,8 +425,10 @@ static int oktopk_pending(ct_sparse_allreduce_req *r, MPI_Request **out, int max
 
     if (o->stage == GATHER) return ct_allgatherv_pending(o->gather, out, max);
     if (o->stage == DONE) return 0;
-    if ((o->recv_done < o->received) && (n < max)) out[n++] = &o->in[o->recv_done % WINDOW].request;
-    if ((o->send_done < o->sent) && (n < max)) out[n++] = &o->out[o->send_done % WINDOW].request;
+    if ((o->recv_done < o->received) && (n < max))
+        out[n++] = &o->in[o->recv_done % WINDOW].message.request;
+    if ((o->send_done < o->sent) && (n < max))
+        out[n++] = &o->out[o->send_done % WINDOW].message.request;
     return n;
 }
 

@@ -158,6 +158,11 @@ const ct_meaning ct_meaning_table[] = {
       "again, at least 8, for `progress: AUTO`. Where one seemed better than what the cost model "
       "says, 8 more compare the two, and it must win every time. 0, or with `deterministic`: the "
       "model decides, and POLL." },
+    { "CommParameter.verify_wire",
+      "Each message that carries gradients, weights or values of layers between ranks is followed "
+      "by "
+      "a checksum, and the job ends where something else arrives. Not what MPI or NCCL add up "
+      "themselves: `impi` is refused. See training.md for its cost." },
     { "CompressionParameter.among",
       "AUTO: the codecs that it may take, repeatable. None given: those that lose no accuracy but "
       "by `density`: see compression.md." },
