@@ -43,7 +43,7 @@ static ct_status read_image(const char *file, int channels, cortado_image *image
     if ((channels != 1) && (channels != 3))
         return CT_FAIL(CT_ERR_ARG, "a picture of %d channels: 1 is gray, 3 are red, green, blue",
                        channels);
-    CT_TRY(ct_file_read(file, &bytes, &size));
+    CT_TRY(ct_settings_read(file, &bytes, &size));
     status = ct_image_decode(bytes, size, (channels == 1) ? CT_COLOR_GRAY : CT_COLOR_BGR, &room,
                              &decoded, &why);
     if (status != CT_OK)

@@ -649,7 +649,9 @@ static ct_status check_shape(const cortado_shape *shape, ct_shape *s)
             return CT_FAIL(CT_ERR_SHAPE, "input \"%s\": axis %d of %lld elements", shape->input, k,
                            (long long)s->dim[k]);
     }
-    return ct_shape_check(s);
+    if (ct_shape_is_valid(s)) return CT_OK;
+    return CT_FAIL(CT_ERR_SHAPE, "input \"%s\": the shape %s is too large", shape->input,
+                   ct_shape_str(s).text);
 }
 
 /* Input says one shape for all of its tops, or one each. */

@@ -182,7 +182,7 @@ ct_status ct_forward_pass_read(const char *path, ct_forward_pass *f)
     size_t size = 0;
     ct_status status;
 
-    CT_TRY(ct_file_read(path, &text, &size));
+    CT_TRY(ct_settings_read(path, &text, &size));
     status = ct_forward_pass_parse(path, text, size, f);
     free(text);
     return status;

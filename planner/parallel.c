@@ -283,7 +283,7 @@ ct_status ct_parallel_read(const char *path, ct_parallel **parallel_p)
     size_t size = 0;
     ct_status status;
 
-    CT_TRY(ct_file_read(path, &text, &size));
+    CT_TRY(ct_settings_read(path, &text, &size));
     status = ct_parallel_parse(path, text, size, parallel_p);
     free(text);
     return status;

@@ -82,7 +82,7 @@ static ct_status draw_alone(const char *topology, ct_text *out)
     if ((text.kind == CT_TOPO_SPEC) && (strncmp(text.spec, "map:", 4) == 0))
         return CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": a map is of a job's ranks", topology);
     path = ct_topo_text_file(&text);
-    if (path != NULL) CT_TRY(ct_file_read(path, &file, &size));
+    if (path != NULL) CT_TRY(ct_settings_read(path, &file, &size));
     status = ct_topo_text_machine(&text, file, size, &m);
     free(file);
     if ((status == CT_OK) && (text.kind == CT_TOPO_SPEC)) status = ct_topo_text_spec(&text, &m);

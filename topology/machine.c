@@ -354,7 +354,7 @@ ct_status ct_machine_read(const char *path_or_name, ct_machine **machine_p)
         if (ready == NULL) return ct_machine_fail_unknown(path_or_name);
         return ct_machine_parse(path_or_name, ready, strlen(ready), machine_p);
     }
-    CT_TRY(ct_file_read(path_or_name, &text, &size));
+    CT_TRY(ct_settings_read(path_or_name, &text, &size));
     status = ct_machine_parse(path_or_name, text, size, machine_p);
     free(text);
     return status;

@@ -14,6 +14,7 @@
 #include "framework/data/reader.h"
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
+#include "framework/proto/message.h"
 #include "framework/proto/prototxt.h"
 #include "framework/proto/upgrade.h"
 #include "framework/snapshot/hf_config.h"
@@ -65,10 +66,12 @@ static ct_status write_binary(const ProtobufCMessage *m, const char *to)
 
 static ct_status convert_binary(const ct_convert_options *o, const char *data, size_t size)
 {
-    Ct__NetParameter *net = ct__net_parameter__unpack(NULL, size, (const uint8_t *)data);
+    const char *why;
+    Ct__NetParameter *net = (Ct__NetParameter *)(void *)ct_message_unpack(
+        &ct__net_parameter__descriptor, data, size, &why);
     ct_status status;
 
-    if (net == NULL) return CT_FAIL(CT_ERR_DATA, "%s: no net, or a damaged file", o->from);
+    if (net == NULL) return CT_FAIL(CT_ERR_DATA, "%s: no net, or a damaged file: %s", o->from, why);
     status = ct_net_upgrade(net, o->from, NULL);
     if (status == CT_OK) status = write_binary(&net->base, o->to);
     ct__net_parameter__free_unpacked(net, NULL);

@@ -164,7 +164,7 @@ static ct_status make_mean(const making *m, const char *mean)
 
     if (!ct_new_wants_mean(m->net)) return CT_OK;
     if (m->set.mean == NULL) return ct_convert_mean(&o);
-    CT_TRY(ct_file_read(m->set.mean, &data, &size));
+    CT_TRY(ct_settings_read(m->set.mean, &data, &size));
     status = ct_file_write(mean, data, size);
     free(data);
     return status;

@@ -74,7 +74,7 @@ static ct_status read_profile(const ct_job_net *n, const char *path, profile *f)
     ct_status status;
 
     *f = (profile){ .path = path };
-    CT_TRY(ct_file_read(path, &text, &size));
+    CT_TRY(ct_settings_read(path, &text, &size));
     root = json_loadb(text, size, 0, &error);
     free(text);
     if (root == NULL) return fail(f, error.text);

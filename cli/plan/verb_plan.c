@@ -195,7 +195,7 @@ ct_status ct_verb_plan(ct_call *call)
         return ct_plan_tiers(call);
     if ((chain == NULL) && (pipeline == NULL))
         return is_of_job(call->options) ? ct_plan_job(call) : ct_plan_net(call);
-    CT_TRY(ct_file_read((chain != NULL) ? chain : pipeline, &text, &size));
+    CT_TRY(ct_settings_read((chain != NULL) ? chain : pipeline, &text, &size));
     status = (chain != NULL) ? plan_chain(chain, text, size, json)
                              : plan_pipeline(pipeline, text, size, json);
     free(text);

@@ -197,7 +197,7 @@ static ct_status read_picture(const ct_predicting *p, const char *path, float *t
     ct_why why;
     ct_status status;
 
-    CT_TRY(ct_file_read(path, &data, &size));
+    CT_TRY(ct_settings_read(path, &data, &size));
     status = ct_pictures_read_crops(p->pictures, data, size, p->crops, to, frame, &why);
     free(data);
     if ((status == CT_OK) || (status == CT_ERR_NOMEM)) return status;

@@ -344,7 +344,7 @@ ct_status ct_profile_read(const char *path, ct_profile **profile_p)
     size_t size = 0;
     ct_status status = CT_OK;
 
-    CT_TRY(ct_file_read(path, &data, &size));
+    CT_TRY(ct_settings_read(path, &data, &size));
     status = ct_profile_parse(path, data, size, profile_p);
     free(data);
     return status;

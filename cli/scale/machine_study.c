@@ -76,7 +76,7 @@ static ct_status read_profile(machine_study *m)
     if (m->profile_path == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "--machine needs --profile=FILE, as `cortado time "
                                       "--model=… --json=FILE` writes it");
-    CT_TRY(ct_file_read(m->profile_path, &data, &size));
+    CT_TRY(ct_settings_read(m->profile_path, &data, &size));
     hash_text(data, size, m->profile_hash);
     free(data);
     CT_TRY(ct_profile_read(m->profile_path, &m->profile));
@@ -544,7 +544,7 @@ static ct_status hash_file(const char *path, char out[20])
     size_t size = 0;
     ct_hash h;
 
-    CT_TRY(ct_file_read(path, &data, &size));
+    CT_TRY(ct_settings_read(path, &data, &size));
     ct_hash_init(&h);
     ct_hash_add(&h, data, size);
     free(data);

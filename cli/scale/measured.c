@@ -223,7 +223,7 @@ static ct_status add_parallel(ct_scale *s, plan *p)
     p->parallel_ranks = read->n_rank;
     p->parallel_batch = read->global_batch;
     ct_parallel_destroy(read);
-    CT_TRY(ct_file_read(file, &p->parallel_text, &size));
+    CT_TRY(ct_settings_read(file, &p->parallel_text, &size));
     while ((i < s->n_rank) && (s->rank[i] != p->parallel_ranks)) i++;
     if (i == s->n_rank)
         return CT_FAIL(CT_ERR_LAUNCH, "--parallel=%s: its %lld ranks are no point of the study",

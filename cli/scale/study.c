@@ -103,6 +103,7 @@ void ct_study_discard(const ct_study *study)
 
 ct_status ct_study_notes(const ct_study *study, json_t **array_p)
 {
+    json_t *list = NULL;
     char path[600];
 
     ct_study_path(study, path, sizeof(path), "study.json");
@@ -110,10 +111,13 @@ ct_status ct_study_notes(const ct_study *study, json_t **array_p)
         *array_p = json_array();
         return (*array_p != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
     }
-    CT_TRY(ct_json_read(path, array_p));
-    if (json_is_array(*array_p)) return CT_OK;
-    json_decref(*array_p);
-    return CT_FAIL(CT_ERR_DATA, "%s: not the list of a study", path);
+    CT_TRY(ct_json_read(path, &list));
+    if (!json_is_array(list)) {
+        json_decref(list);
+        return CT_FAIL(CT_ERR_DATA, "%s: not the list of a study", path);
+    }
+    *array_p = list;
+    return CT_OK;
 }
 
 ct_status ct_study_note(const ct_study *study, json_t *entry)

@@ -9,7 +9,7 @@ ct_status ct_json_read(const char *path, json_t **json_p)
     size_t size = 0;
     json_error_t error;
 
-    CT_TRY(ct_file_read(path, &data, &size));
+    CT_TRY(ct_settings_read(path, &data, &size));
     *json_p = json_loadb(data, size, 0, &error);
     free(data);
     if (*json_p == NULL)
@@ -29,6 +29,8 @@ ct_status ct_json_write(const char *path, const json_t *json)
     return status;
 }
 
+enum { MOST_LINE = 1 << 26 };
+
 ct_status ct_json_lines(const char *path, ct_json_line_fn take, void *ctx)
 {
     char *text = NULL, *end;
@@ -44,6 +46,11 @@ ct_status ct_json_lines(const char *path, ct_json_line_fn take, void *ctx)
 
         *end = '\0';
         line++;
+        if (end - at > MOST_LINE) {
+            status = CT_FAIL(CT_ERR_DATA, "%s:%d: a line of %lld bytes, at most %d are expected",
+                             path, line, (long long)(end - at), (int)MOST_LINE);
+            break;
+        }
         o = json_loads(at, 0, &error);
         if (o == NULL)
             status = CT_FAIL(CT_ERR_DATA, "%s:%d:%d: not JSON: %s", path, line, error.column,

@@ -168,7 +168,7 @@ const char *ct_path_base(const char *path)
     return (slash != NULL) ? slash + 1 : path;
 }
 
-ct_status ct_file_read(const char *path, char **data_p, size_t *size_p)
+static ct_status read_whole(const char *path, int64_t most, char **data_p, size_t *size_p)
 {
     FILE *f = fopen(path, "rb");
     char *data = NULL;
@@ -179,6 +179,11 @@ ct_status ct_file_read(const char *path, char **data_p, size_t *size_p)
     if ((fstat(fileno(f), &st) != 0) || !S_ISREG(st.st_mode)) {
         status = CT_FAIL(CT_ERR_IO, "%s: %s", path,
                          S_ISDIR(st.st_mode) ? "a folder; expected a file" : "not a regular file");
+        goto out;
+    }
+    if (st.st_size > most) {
+        status = CT_FAIL(CT_ERR_DATA, "%s: %lld bytes, at most %lld are read of such a file", path,
+                         (long long)st.st_size, (long long)most);
         goto out;
     }
     data = malloc((size_t)st.st_size + 1);
@@ -197,6 +202,16 @@ ct_status ct_file_read(const char *path, char **data_p, size_t *size_p)
 out:
     fclose(f);
     return status;
+}
+
+ct_status ct_file_read(const char *path, char **data_p, size_t *size_p)
+{
+    return read_whole(path, INT64_MAX - 1, data_p, size_p);
+}
+
+ct_status ct_settings_read(const char *path, char **data_p, size_t *size_p)
+{
+    return read_whole(path, CT_MOST_SETTINGS, data_p, size_p);
 }
 
 ct_status ct_file_check_writable(const char *path)

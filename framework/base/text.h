@@ -35,6 +35,10 @@ const char *ct_text_nearest(const char *word, const char *const *candidate, int 
 /** Reads a whole file; *data_p is NUL-terminated beyond *size_p and freed by the caller with
  *  free(). Errors: CT_ERR_IO, logged with the reason. */
 ct_status ct_file_read(const char *path, char **data_p, size_t *size_p);
+/** The same of a file that people write, or that describes something: beyond CT_MOST_SETTINGS bytes
+ *  CT_ERR_DATA, logged, and nothing is read. */
+ct_status ct_settings_read(const char *path, char **data_p, size_t *size_p);
+#define CT_MOST_SETTINGS ((int64_t)256 << 20)
 /** Makes a file under a temporary name and opens it to write. What has the name already, a link or
  *  what a killed process left, is removed and never written through. -1, NULL: errno says why. */
 int ct_file_create(const char *path);

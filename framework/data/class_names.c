@@ -72,7 +72,7 @@ ct_status ct_class_names_read(const char *path, const char *place, int64_t n, ct
     size_t size;
 
     *l = (ct_class_names){ 0 };
-    CT_TRY(ct_file_read(path, &l->text, &size));
+    CT_TRY(ct_settings_read(path, &l->text, &size));
     l->n = (n > 0) ? n : count_lines(l->text, size);
     l->name = calloc((size_t)l->n + 1, sizeof(l->name[0]));
     if (l->name == NULL)

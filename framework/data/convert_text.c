@@ -94,7 +94,7 @@ static ct_status read_vocabulary(work *w)
         CT_TRY_GOTO(status, out, ct_words_open(path, "--vocabulary", &set));
         CT_TRY_GOTO(status, out, ct_words_vocabulary(&set, &text, &size));
     } else {
-        CT_TRY(ct_file_read(path, &text, &size));
+        CT_TRY(ct_settings_read(path, &text, &size));
     }
     status = ct_vocabulary_parse(&w->v, text, size, path);
     if ((status == CT_OK) && (ct_vocabulary_find(&w->v, CT_WORD_END, strlen(CT_WORD_END)) < 0))

@@ -16,7 +16,9 @@ static ct_status synthetic_open(ct_reader *r, const ct_reader_options *o)
     r->n_field = o->n_field;
     r->same_shape = r->u8 = true;
     for (int i = 0; i < o->n_field; i++) {
-        CT_TRY(ct_shape_check(&o->shape[i]));
+        if (!ct_shape_is_valid(&o->shape[i]))
+            return CT_FAIL(CT_ERR_SHAPE, "%s: the shape %s is negative or too large", o->who,
+                           ct_shape_str(&o->shape[i]).text);
         r->field[i] = o->shape[i];
     }
     return CT_OK;

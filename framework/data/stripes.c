@@ -158,7 +158,7 @@ ct_status ct_shards_read(const char *folder, const char *who, ct_shards *s)
 
     ct_text_add(&path, "%s/shards.txt", folder);
     status = path.failed ? CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who)
-                         : ct_file_read(path.text, &text, &size);
+                         : ct_settings_read(path.text, &text, &size);
     if (status == CT_OK) status = parse(path.text, text, who, s);
     free(text);
     ct_text_destroy(&path);

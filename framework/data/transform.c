@@ -10,6 +10,7 @@
 #include "framework/base/text.h"
 #include "framework/data/augment/augment.h"
 #include "framework/data/augment/draw.h"
+#include "framework/proto/message.h"
 
 struct ct_transform {
     ct_phase phase;
@@ -532,16 +533,17 @@ ct_status ct_mean_read(const char *path, const char *who, ct_shape *shape_p, flo
     char *data;
     size_t size;
     Ct__BlobProto *b;
+    const char *why;
     ct_status status;
 
     if (access(path, R_OK) != 0) {
         return CT_FAIL(CT_ERR_IO, "%s: mean_file %s: %s", who, path, strerror(errno));
     }
-    CT_TRY(ct_file_read(path, &data, &size));
-    b = ct__blob_proto__unpack(NULL, size, (const uint8_t *)data);
+    CT_TRY(ct_settings_read(path, &data, &size));
+    b = (Ct__BlobProto *)(void *)ct_message_unpack(&ct__blob_proto__descriptor, data, size, &why);
     free(data);
     if (b == NULL) {
-        return CT_FAIL(CT_ERR_DATA, "%s: mean_file %s: not a BlobProto, or truncated", who, path);
+        return CT_FAIL(CT_ERR_DATA, "%s: mean_file %s: not a BlobProto: %s", who, path, why);
     }
     status = take(b, path, who, shape_p, mean_p);
     ct__blob_proto__free_unpacked(b, NULL);

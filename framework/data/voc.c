@@ -253,7 +253,7 @@ ct_status ct_voc_read(const char *path, ct_voc *v)
     ct_status status;
 
     *v = (ct_voc){ 0 };
-    CT_TRY(ct_file_read(path, &text, &size));
+    CT_TRY(ct_settings_read(path, &text, &size));
     status = ct_voc_parse(text, size, path, v);
     free(text);
     if (status != CT_OK) ct_voc_release(v);

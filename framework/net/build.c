@@ -117,8 +117,9 @@ static ct_status check_weights(const ct_layer *l)
     for (int w = 0; w < l->n_weight; w++) {
         const ct_weight_spec *s = &l->weight[w];
 
-        if (ct_shape_check(&s->shape) != CT_OK)
-            return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "weight blob %d is impossible", w);
+        if (!ct_shape_is_valid(&s->shape))
+            return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "weight blob %d is impossible: its shape is %s",
+                                 w, ct_shape_str(&s->shape).text);
         if ((s->filler != NULL) && (ct_shape_count(&s->shape, 0, -1) > 0))
             CT_TRY(ct_fill_check(s->filler, &s->cut.whole, who));
     }

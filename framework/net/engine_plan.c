@@ -663,7 +663,7 @@ static ct_status read_file(ct_engine_plan *p, const char *path, bool quiet)
     size_t size = 0;
     ct_status status;
 
-    CT_TRY(ct_file_read(path, &data, &size));
+    CT_TRY(ct_settings_read(path, &data, &size));
     status = parse(p, path, data, size, quiet);
     free(data);
     return status;

@@ -362,6 +362,13 @@ ct_status ct_layer_add_part(ct_layer *l, const ct_shape *whole, int axis,
     return CT_OK;
 }
 
+ct_status ct_layer_check_shape(const ct_layer *l, const ct_shape *shape)
+{
+    if (ct_shape_is_valid(shape)) return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the shape %s is negative or too large",
+                         ct_shape_str(shape).text);
+}
+
 void ct_instance_buffer(ct_instance *in, int slot, ct_buffer_lifetime keep, size_t bytes)
 {
     in->buffer[slot].keep = keep;

@@ -482,6 +482,8 @@ ct_weight_spec *ct_layer_add_cut(ct_layer *l, const ct_cut *cut, const Ct__Fille
 ct_status ct_layer_add_part(ct_layer *l, const ct_shape *whole, int axis,
                             const Ct__FillerParameter *filler);
 
+/** reshape, of a shape that fields make: CT_ERR_SHAPE, logged, where it is not valid. */
+ct_status ct_layer_check_shape(const ct_layer *l, const ct_shape *shape);
 /** reshape: declares buffer `slot`; later calls replace earlier ones. */
 void ct_instance_buffer(ct_instance *in, int slot, ct_buffer_lifetime keep, size_t bytes);
 /** reshape: declares buffer `slot` as f32 state that goes over from one batch to the next, `rows` x

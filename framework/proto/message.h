@@ -27,6 +27,12 @@ static inline bool ct_field_is_private(const ProtobufCFieldDescriptor *f)
 /** A message with its defaults, or NULL without memory. */
 ProtobufCMessage *ct_message_create(const ProtobufCMessageDescriptor *type);
 
+/** A message of a file's bytes; NULL with a reason, also where its messages are nested deeper than
+ * a text's may be, where a string is longer than 16 MiB, or where many messages would take more
+ * than 256 MiB. Quiet. */
+ProtobufCMessage *ct_message_unpack(const ProtobufCMessageDescriptor *type, const void *data,
+                                    size_t size, const char **why_p);
+
 /** Elements of a repeated field; 1 or 0 for another, as it is set (required: always 1, unless it
  *  is a pointer). */
 size_t ct_field_count(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);

@@ -278,7 +278,7 @@ ct_status ct_prototxt_read_repeat(const ProtobufCMessageDescriptor *type, const 
     char *text;
     size_t size;
 
-    CT_TRY(ct_file_read(path, &text, &size));
+    CT_TRY(ct_settings_read(path, &text, &size));
     status = parse(type, path, text, size, count, map, message_p);
     free(text);
     return status;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/proto/message.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/set_files.h"
@@ -85,14 +86,17 @@ static ct_status open_h5(source *s)
 
 static ct_status open_binary(source *s)
 {
+    const char *why;
     char *data = NULL;
     size_t size = 0;
 
     CT_TRY(ct_file_read(s->file, &data, &size));
-    s->binary = ct__solver_state__unpack(NULL, size, (const uint8_t *)data);
+    s->binary = (Ct__SolverState *)(void *)ct_message_unpack(&ct__solver_state__descriptor, data,
+                                                             size, &why);
     free(data);
     if ((s->binary == NULL) || !s->binary->has_iter)
-        return CT_FAIL(CT_ERR_DATA, "%s: neither HDF5 nor a whole binary solver state", s->file);
+        return CT_FAIL(CT_ERR_DATA, "%s: neither HDF5 nor a whole binary solver state: %s", s->file,
+                       (s->binary == NULL) ? why : "it has no iter");
     s->iteration = s->binary->iter;
     s->step = s->binary->current_step;
     s->n_history = (int64_t)s->binary->n_history;

@@ -245,7 +245,10 @@ static ct_status join_shapes(const taker *c, const ct_weight_origin *o, ct_shape
                            ct_shape_str(&c->set->tensor[o->part[0].tensor].shape).text);
         shape->dim[0] = rows + next.dim[0];
     }
-    return ct_shape_check(shape);
+    if (ct_shape_is_valid(shape)) return CT_OK;
+    return CT_FAIL(CT_ERR_DATA,
+                   "%s: %s and what goes with it make the shape %s, which is too large",
+                   c->set->file, c->set->tensor[o->part[0].tensor].name, ct_shape_str(shape).text);
 }
 
 static void say_taken(const taker *c, const ct_weight_origin *o, const char *ours, int array)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/proto/message.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/disk_file.h"
 
@@ -122,15 +123,18 @@ static bool binary_is(const char *file)
 static ct_status binary_open(ct_model *m)
 {
     Ct__NetParameter *net;
+    const char *why;
     char *data = NULL;
     size_t size = 0;
 
     CT_TRY(ct_file_read(m->file, &data, &size));
-    net = ct__net_parameter__unpack(NULL, size, (const uint8_t *)data);
+    net = (Ct__NetParameter *)(void *)ct_message_unpack(&ct__net_parameter__descriptor, data, size,
+                                                        &why);
     free(data);
     m->source = net;
     if (net == NULL)
-        return CT_FAIL(CT_ERR_DATA, "%s: neither HDF5 nor a whole binary caffemodel", m->file);
+        return CT_FAIL(CT_ERR_DATA, "%s: neither HDF5 nor a whole binary caffemodel: %s", m->file,
+                       why);
     if (net->name != NULL) m->name = strdup(net->name);
     CT_TRY(ct_model_name_classes(m, net->class_name, (int64_t)net->n_class_name));
     for (size_t i = 0; i < net->n_layer; i++) {

@@ -277,10 +277,15 @@ static ct_status check_complete(const char *index, json_t *map, ct_tensor_set *s
 ct_status ct_safetensors_read_index(const char *path, ct_tensor_set *s)
 {
     json_error_t error;
-    json_t *all = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    json_t *map = json_object_get(all, "weight_map");
+    char *text = NULL;
+    size_t size = 0;
+    json_t *all, *map;
     ct_status status;
 
+    CT_TRY(ct_settings_read(path, &text, &size));
+    all = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    free(text);
+    map = json_object_get(all, "weight_map");
     if (all == NULL)
         status = CT_FAIL(CT_ERR_DATA, "%s:%d: no JSON: %s", path, error.line, error.text);
     else if (!json_is_object(map) || (json_object_size(map) == 0))

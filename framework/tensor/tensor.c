@@ -77,20 +77,6 @@ bool ct_shape_is_valid(const ct_shape *s)
     return true;
 }
 
-ct_status ct_shape_check(const ct_shape *s)
-{
-    if ((s->ndim < 0) || (s->ndim > CT_MAX_DIM))
-        return CT_FAIL(CT_ERR_SHAPE, "%d dimensions, at most %d are supported", s->ndim,
-                       CT_MAX_DIM);
-    for (int i = 0; i < s->ndim; i++) {
-        if (s->dim[i] < 0)
-            return CT_FAIL(CT_ERR_SHAPE, "dimension %d is %lld", i, (long long)s->dim[i]);
-    }
-    if (!ct_shape_is_valid(s))
-        return CT_FAIL(CT_ERR_SHAPE, "the shape %s is too large", ct_shape_str(s).text);
-    return CT_OK;
-}
-
 size_t ct_dtype_size(ct_dtype dtype)
 {
     switch (dtype) {

@@ -62,7 +62,7 @@ static inline bool ct_shape_axis(const ct_shape *s, int axis, int *index_p)
 }
 
 /** a * b of numbers that a file gave, both at least 0; too large: the largest number, which no
- *  shape with it passes ct_shape_check(). */
+ *  valid shape has. */
 static inline int64_t ct_dim_mul(int64_t a, int64_t b)
 {
     int64_t product;
@@ -78,8 +78,6 @@ typedef struct ct_shape_text {
 ct_shape_text ct_shape_str(const ct_shape *s);
 /** False where a dimension is negative, or where any dimensions multiplied come near 2^62. */
 bool ct_shape_is_valid(const ct_shape *s);
-/** CT_ERR_SHAPE, logged, where it is not valid. */
-ct_status ct_shape_check(const ct_shape *s);
 
 /* ---- A part of a whole array: of one axis some ranges, of the others all. Parts lie as arrays of
  * their own, in plain order. */

@@ -197,7 +197,7 @@ static ct_status open_file(ct_tokenizer *t, const char *pattern)
         CT_TRY(refuse_pattern(t, pattern));
         return ct_tokenizer_read_gguf(t);
     }
-    CT_TRY(ct_file_read(t->source, &text, &n));
+    CT_TRY(ct_settings_read(t->source, &text, &n));
     status = begins_with_brace(text, n) ? refuse_pattern(t, pattern) : CT_OK;
     if (status == CT_OK)
         status = begins_with_brace(text, n) ? ct_tokenizer_read_json(t, text, n)

@@ -493,7 +493,7 @@ static ct_status reshape_receive(const ct_layer *l, ct_instance *in)
     ct_shape shape = { .ndim = (int)p->shape->n_dim };
 
     for (size_t i = 0; i < p->shape->n_dim; i++) shape.dim[i] = p->shape->dim[i];
-    CT_TRY(ct_shape_check(&shape));
+    CT_TRY(ct_layer_check_shape(l, &shape));
     ct_blob_set_storage(y, &shape, (ct_layout){ .block = 0 },
                         (p->bf16 && in->read_tokens) ? CT_BF16 : CT_F32);
     y->ids = p->ids;

@@ -71,7 +71,7 @@ static ct_status concat_reshape(const ct_layer *l, ct_instance *in)
                                  ct_shape_str(&in->bottom[0]->data.shape).text, *axis);
         sum.dim[*axis] += length;
     }
-    CT_TRY(ct_shape_check(&sum));
+    CT_TRY(ct_layer_check_shape(l, &sum));
     ct_blob_set_like(in->top[0], &sum, &in->bottom[0]->data);
     return CT_OK;
 }

@@ -353,7 +353,7 @@ static ct_shape with_batch(int64_t batch, const ct_shape *sample)
 
 ct_status ct_data_check_size(const ct_layer *l, const ct_shape *shape)
 {
-    CT_TRY(ct_shape_check(shape));
+    CT_TRY(ct_layer_check_shape(l, shape));
     if (ct_shape_count(shape, 0, -1) > ((int64_t)1 << 40)) {
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "a batch of shape %s is too large",
                              ct_shape_str(shape).text);

@@ -80,7 +80,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_conv_check_bottoms(l, in, g));
     CT_TRY(top_sizes(l, x, out));
     top = ct_conv_shape(g, x, g->m, out);
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     for (int i = 0; i < l->n_top; i++) ct_blob_set_shape(in->top[i], &top);
     r->desc = (ct_conv_desc){ .device = l->dev->kind,
                               .n_thread = ct_engine_n_thread(l),

@@ -76,7 +76,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((a->ndim == 3) && (a->dim[2] == FOUND)) r->per_sample[0] = a->dim[1];
     if ((b->ndim == 3) && (b->dim[2] == TRUTH)) r->per_sample[1] = b->dim[1];
     top.dim[2] = s->n_class - 1 + r->n_found;
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     ct_instance_buffer(in, SORTED, CT_LIFETIME_CALL, (size_t)r->n_found * sizeof(found));
     ct_instance_buffer(in, TAKEN, CT_LIFETIME_CALL, (size_t)r->n_truth);
     ct_blob_set_shape(in->top[0], &top);

@@ -78,7 +78,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     r->rows = ct_dim_mul(r->limit, s->n_class - (background ? 1 : 0));
     if (s->keep > 0) r->rows = smaller(r->rows, s->keep);
     top.dim[2] = ct_dim_mul(r->n, r->rows);
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     lists = r->n * s->n_class;
     ct_instance_buffer(in, DECODED, CT_LIFETIME_CALL,
                        (size_t)(r->n * s->loc_class * n_prior * 4) * sizeof(float));

@@ -87,7 +87,7 @@ static ct_status interp_reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(plan_axis(l, x->dim[3], w, &r->w));
     top.dim[2] = r->h.out;
     top.dim[3] = r->w.out;
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;
 }
@@ -236,7 +236,7 @@ static ct_status upsample_reshape(const ct_layer *l, ct_instance *in)
                              ct_shape_str(&in->bottom[1]->data.shape).text, ct_shape_str(x).text);
     top.dim[2] = (s->h > 0) ? s->h : ct_dim_mul(x->dim[2], s->scale_h) - (s->pad_h ? 1 : 0);
     top.dim[3] = (s->w > 0) ? s->w : ct_dim_mul(x->dim[3], s->scale_w) - (s->pad_w ? 1 : 0);
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;
 }

@@ -9,6 +9,7 @@
 #include "framework/math/math.h"
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
+#include "framework/proto/message.h"
 
 /* ---- HingeLoss, one against all: of each score, by how much it misses 1 on its side (the label's
  * score above 0, the others' below), or that squared. */
@@ -178,17 +179,17 @@ static ct_status take_matrix(const ct_layer *l, const char *path, const Ct__Blob
 static ct_status read_matrix(const ct_layer *l, const char *path)
 {
     Ct__BlobProto *b;
+    const char *why;
     char *data;
     size_t size;
     ct_status status;
 
-    CT_TRY(ct_file_read(path, &data, &size));
-    b = ct__blob_proto__unpack(NULL, size, (const uint8_t *)data);
+    CT_TRY(ct_settings_read(path, &data, &size));
+    b = (Ct__BlobProto *)(void *)ct_message_unpack(&ct__blob_proto__descriptor, data, size, &why);
     free(data);
     if (b == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_DATA,
-                             "infogain_loss_param: source %s is not a BlobProto, or truncated",
-                             path);
+                             "infogain_loss_param: source %s is not a BlobProto: %s", path, why);
     status = take_matrix(l, path, b);
     ct__blob_proto__free_unpacked(b, NULL);
     return status;

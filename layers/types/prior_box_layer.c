@@ -116,7 +116,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                              "bottoms of shapes %s and %s: cells and image, N C H W each",
                              ct_shape_str(x).text, ct_shape_str(image).text);
     top.dim[2] = ct_dim_mul(ct_shape_count(x, 2, -1), (int64_t)s->n_prior * 4);
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;
 }

@@ -92,7 +92,7 @@ static ct_status reshape_reshape(const ct_layer *l, ct_instance *in)
     for (int i = 0; i < from; i++) top.dim[top.ndim++] = x->dim[i];
     CT_TRY(new_axes(l, x, from, &top, &rest));
     for (int i = to; i < x->ndim; i++) top.dim[top.ndim++] = x->dim[i];
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     known = count_of_full(&top);
     if ((rest >= 0) && (full % known == 0)) top.dim[rest] = full / known;
     if ((rest >= 0) && (count == 0) && (ct_shape_count(&top, 0, -1) > 0)) {

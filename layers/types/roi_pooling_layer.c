@@ -67,7 +67,7 @@ static ct_status roi_reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(check_bottoms(l, in));
     top.dim[0] = roi->dim[0];
     top.dim[1] = x->dim[1];
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     ct_instance_buffer(in, WINNER, in->bottom[0]->wants_diff ? CT_LIFETIME_PASS : CT_LIFETIME_CALL,
                        (size_t)ct_shape_count(&top, 0, -1) * sizeof(int32_t));
     ct_blob_set_shape(in->top[0], &top);
@@ -88,7 +88,7 @@ static ct_status psroi_reshape(const ct_layer *l, ct_instance *in)
             "the bottom has %lld channels, but output_dim %lld and group_size %lld "
             "need %lld",
             (long long)x->dim[1], (long long)s->dim, (long long)s->h, (long long)need);
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;
 }

@@ -338,7 +338,7 @@ static ct_status tile_reshape(const ct_layer *l, ct_instance *in)
     v->mid = p->tiles;
     if (__builtin_mul_overflow(top.dim[axis], (int64_t)p->tiles, &top.dim[axis]))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "%d tiles are too many", p->tiles);
-    CT_TRY(ct_shape_check(&top));
+    CT_TRY(ct_layer_check_shape(l, &top));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;
 }

@@ -197,7 +197,7 @@ static ct_status read_file(ct_divided_net *n)
     ct_status status = CT_OK;
 
     if (n->job->rank == 0) {
-        status = ct_file_read(n->file, &n->text, &n->size);
+        status = ct_settings_read(n->file, &n->text, &n->size);
         text = n->text;
     }
     CT_TRY(ct_job_share(n->job, status));

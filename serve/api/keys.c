@@ -53,7 +53,7 @@ ct_status ct_api_keys_read(const char *path, ct_api_keys **keys_p)
     size_t size = 0;
 
     if (keys == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the keys of %s", path);
-    status = ct_file_read(path, &text, &size);
+    status = ct_settings_read(path, &text, &size);
     if (status == CT_OK) status = take_lines(path, text, size, keys);
     free(text);
     if (status != CT_OK) {

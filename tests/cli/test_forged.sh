@@ -170,4 +170,13 @@ for end in npz caffemodel caffemodel.h5; do
     is "written_$end" test -f "linked.$end" -a ! -h "linked.$end"
 done
 is victim_untouched grep -qx untouched victim
+# ---- some of the files of every kind that tests/long/hostile.sh makes
+can_preload && loose= || loose=--loose
+if command -v python3 >/dev/null; then
+    # shellcheck disable=SC2086 # nothing, or an option
+    python3 "$ROOT/tests/fuzz/hostile.py" --sample $loose >hostile || failed=1
+    cat hostile
+else
+    skip hostile "no python3"
+fi
 finish

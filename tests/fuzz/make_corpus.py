@@ -121,6 +121,7 @@ def runs():
     for i, what in enumerate((json.loads("{}"), dict(confusion=[[1, 2], [3, 4]], classes=["a", "b"]), dict(layers=[dict(name="c", ms=1)]), trace)):
         write(f"run_{i}", bytes([2 * i + 1]) + (metrics if i == 0 else json.dumps(what)).encode())
     write("run_study", bytes([129]) + json.dumps(dict(define=dict(kind="run", nodes=2), status="ok", result={})).encode())
+    write("run_notes_bad", bytes([128]) + b'{"command":"x"}')
     write("run_notes", bytes([128]) + b'[{"command":"x","when":"2026"}]')
 
 

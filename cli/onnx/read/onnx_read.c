@@ -6,6 +6,7 @@
 
 #include "cli/onnx/read/onnx_read.h"
 #include "framework/base/memory.h"
+#include "framework/proto/message.h"
 #include "framework/proto/prototxt.h"
 
 enum { FIRST_OPSET = 7, LAST_OPSET = 21 };
@@ -17,13 +18,16 @@ static ct_status read_file(ct_onnx_reader *r)
     char *data;
     size_t size;
     const Onnx__ModelProto *m;
+    const char *why;
 
     CT_TRY(ct_file_read(r->path, &data, &size));
-    r->model = onnx__model_proto__unpack(NULL, size, (const uint8_t *)data);
+    r->model = (Onnx__ModelProto *)(void *)ct_message_unpack(&onnx__model_proto__descriptor, data,
+                                                             size, &why);
     free(data);
     m = r->model;
     if ((m == NULL) || (m->graph == NULL))
-        return CT_FAIL(CT_ERR_DATA, "%s: no ONNX model, or a damaged file", r->path);
+        return CT_FAIL(CT_ERR_DATA, "%s: no ONNX model, or a damaged file: %s", r->path,
+                       (m == NULL) ? why : "it has no graph");
     for (size_t i = 0; i < m->n_opset_import; i++) {
         const Onnx__OperatorSetIdProto *o = m->opset_import[i];
 

@@ -478,7 +478,7 @@ static void test_broken_mean_files(void **state)
     refuse_shape(&p, &in, CT_ERR_DATA, "that of the mean_file 1 5 5");
     free(test_file_read(path, &size));
     test_file_truncate(path, size - 3);
-    refuse(&p, CT_ERR_DATA, "not a BlobProto, or truncated");
+    refuse(&p, CT_ERR_DATA, "not a BlobProto: truncated");
     test_file_write(path, "\x08\x01\x10\x01\x18\x02\x20\x02", 8); /* 1 x 1 x 2 x 2, no values */
     refuse(&p, CT_ERR_DATA, "but 0 values");
     test_file_write(path, "", 0);

@@ -385,7 +385,7 @@ static void matrix_file(void **state)
     spec.bottom[0] = S(3, 5, 2, 2);
     test_layer_refused(&spec, CT_ERR_SHAPE, "matrix has 16 elements, 5 classes need 5 x 5");
     assert_int_equal(truncate(path, 7), 0);
-    test_layer_refused(&spec, CT_ERR_DATA, "is not a BlobProto, or truncated");
+    test_layer_refused(&spec, CT_ERR_DATA, "is not a BlobProto: truncated");
     assert_int_equal(truncate(path, 0), 0);
     test_layer_refused(&spec, CT_ERR_DATA, "holds no numbers");
     unlink(path);
