@@ -35,6 +35,16 @@ static void on_read(png_structp png, png_bytep to, size_t n)
     s->left -= n;
 }
 
+/* Leaves out what no pixel depends on: libpng would ask for as many bytes as such a chunk says.
+ * Where EXIF turns a picture is read elsewhere. */
+static void skip_chunks(png_structp png)
+{
+    static const char names[] = "eXIf\0iCCP\0zTXt\0iTXt\0tEXt\0sPLT\0pCAL\0sCAL\0hIST";
+
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, (png_const_bytep)names,
+                                (int)(sizeof(names) / 5));
+}
+
 /* Asks for 8 bits, 1 or 3 channels, blue first, no transparency. */
 static void set_format(png_structp png, png_infop info, ct_color color)
 {
@@ -102,6 +112,7 @@ ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_sam
         return CT_WHY(why, CT_ERR_NOMEM, "no memory for a PNG decoder");
     }
     if (setjmp(png_jmpbuf(png)) == 0) {
+        skip_chunks(png);
         png_set_read_fn(png, &source, on_read);
         status = read_all(png, info, color, room, image_p, why);
     }

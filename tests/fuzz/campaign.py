@@ -26,7 +26,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SEEDS = ["tests/fuzz/corpus", "tests/golden/broken"]
+SEEDS = ["tests/fuzz/corpus", "tests/golden/broken", "tests/golden/old", "tests/golden/caffe", "tests/golden/torch"]  # no target needs files of its own
 HEAVY = {"model", "hdf5", "image", "tokenizer", "request"}  # weights, snapshots, images, tokenizers, HTTP
 LONG, SHORT = 7200, 900  # seconds of the processor: of the heavy ones, of the others
 MOST_S, MOST_MB = 2, 1024  # of an input

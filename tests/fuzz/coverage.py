@@ -3,8 +3,8 @@
 
 Usage: tests/fuzz/coverage.py [--lines]
 
-`make fuzz-coverage` has built build/fuzz/cover/fuzz_NAME with clang's counters. Each reads all its inputs: tests/fuzz/corpus,
-tests/golden/broken, and what has grown in build/fuzz/fuzz_NAME. READING lists the files that read what comes from outside.
+`make fuzz-coverage` has built build/fuzz/cover/fuzz_NAME with clang's counters. Each reads all its inputs: those that a campaign
+begins with, and what has grown in build/fuzz/fuzz_NAME. READING lists the files that read what comes from outside.
 --lines adds those that nothing reached to build/fuzz/missed.txt. Exits with 1 below LEAST per cent.
 """
 import glob
@@ -16,6 +16,8 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LEAST = 90
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from campaign import SEEDS  # noqa: E402
 READING = {
     "framework/base": "file_map gguf json option utf8",
     "framework/proto": "diagnose expand hints lexer message parse repeat upgrade upgrade_old",
@@ -64,8 +66,7 @@ def main(argv):
     with tempfile.TemporaryDirectory(prefix="fz", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as work:
         merged = []
         for program in programs:
-            folders = [os.path.join(ROOT, "tests/fuzz/corpus"), os.path.join(ROOT, "tests/golden/broken"),
-                       os.path.join(ROOT, "build/fuzz", os.path.basename(program))]
+            folders = [os.path.join(ROOT, f) for f in (*SEEDS, "build/fuzz/" + os.path.basename(program))]
             inputs = sorted(p for f in folders for p in glob.glob(os.path.join(f, "*")) if os.path.isfile(p))
             profiles = []
             for at in range(0, len(inputs), 500):

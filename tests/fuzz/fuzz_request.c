@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/api/multipart.h"
 #include "serve/api/transaction.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/served_fake.h"
@@ -266,6 +267,24 @@ static const ct_tokenizer *tokenizer_of_chats(void)
     return t;
 }
 
+/* Any bytes as the body of a form: parts lie in it, one behind the other. */
+static void read_form(const char *body, size_t size)
+{
+    static const char type[] = "multipart/form-data; boundary=b";
+    const char *last = body;
+    ct_multipart m;
+
+    if (ct_multipart_begin(&m, type, body, size) != NULL) return;
+    for (;;) {
+        ct_multipart_part part;
+
+        if ((ct_multipart_next(&m, &part) != NULL) || m.over) return;
+        if ((part.data < last) || (part.size > (size_t)(body + size - part.data))) abort();
+        if (memchr(part.file, '\0', sizeof(part.file)) == NULL) abort();
+        last = part.data + part.size;
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     served_fake fake;
@@ -287,6 +306,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((body == NULL) || (ct_api_create(&o, fake.dispatch, &api) != CT_OK)) abort();
     memcpy(body, data + 1, size - 1);
     ask(&fake, api, data[0], body, size - 1);
+    read_form(body, size - 1);
     free(body);
     ct_api_destroy(api);
     served_fake_close(&fake);

@@ -47,6 +47,9 @@ def images():
         image.save(f, {"jpg": "JPEG", "tif": "TIFF"}.get(name[-3:], name[name.index(".") + 1:].upper()), **how)
         write("image_" + name, f.getvalue())
     f = io.BytesIO()
+    rgb.save(f, "PNG")
+    write("image_large_chunk.png", f.getvalue()[:33] + b"\x57EBPeXIfMM" + f.getvalue()[33:])  # of 1.4 GB, as it says
+    f = io.BytesIO()
     rgb.save(f, "WEBP", save_all=True, append_images=[rgb.rotate(180)])
     write("image_animated.webp", f.getvalue())
 
@@ -142,20 +145,28 @@ def beside():
           "SLURM_TOPOLOGY_ADDR=s.n1\nSLURM_TOPOLOGY_ADDR_PATTERN=switch.node\nSLURM_JOB_NODELIST=n[1-4]\nSLURMD_NODENAME=n1\n")
 
 
-# ---- prototxts of Caffe before 2014: good ones; a first byte of even value says that it is a net
+# ---- the body of a form, as `curl -F` makes it
+def forms():
+    part = '--b\r\nContent-Disposition: form-data; name="a"; filename="a b.png"\r\nContent-Type: image/png\r\n\r\nbytes\r\n'
+    write("request_form", "\x00" + 2 * part + '--b\r\nContent-Disposition: form-data; name="n"\r\n\r\n5\r\n--b--\r\n')
+
+
+# ---- prototxts, of today and of Caffe before 2014: good ones
 def old_nets():
     data = 'input: "data" input_dim: 1 input_dim: 3 input_dim: 4 input_dim: 4\n'
-    write("prototxt_v1", b"\x02" + (data + 'layers { name: "c" type: CONVOLUTION bottom: "data" top: "c" blobs_lr: 1 blobs_lr: 2 weight_decay: 1 '
+    write("prototxt_v1", (data + 'layers { name: "c" type: CONVOLUTION bottom: "data" top: "c" blobs_lr: 1 blobs_lr: 2 weight_decay: 1 '
           "convolution_param { num_output: 2 kernel_size: 3 } }\n"
           'layers { name: "l" type: SOFTMAX_LOSS bottom: "c" bottom: "data" top: "l" include { phase: TRAIN } }\n').encode())
-    write("prototxt_v0", b"\x02" + (data + 'layers { layer { name: "p" type: "padding" pad: 1 } bottom: "data" top: "p" }\n'
+    write("prototxt_v0", (data + 'layers { layer { name: "p" type: "padding" pad: 1 } bottom: "data" top: "p" }\n'
           'layers { layer { name: "c" type: "conv" num_output: 2 kernelsize: 3 weight_filler { type: "xavier" } blobs_lr: 1 } bottom: "p" top: "c" }\n'
           'layers { layer { name: "s" type: "softmax_loss" } bottom: "c" bottom: "data" }\n').encode())
-    write("prototxt_repeat", b"\x02" + ('input: "x" input_shape { dim: 1 dim: 8 }\nrepeat { times: 2 layer { name: "a" type: "ReLU" bottom: "x" top: "x" } }\n'
-          ).encode())
-    write("prototxt_solver", b"\x01" + (b'net: "n" test_iter: 2 test_interval: 5 base_lr: 0.1 lr_policy: "multistep" stepvalue: 3 stepvalue: 5\n'
+    write("prototxt_repeat", ('input: "x" input_shape { dim: 1 dim: 8 }\nrepeat { count: 3 prefix: "b%d_" bottom: "x" top: "y"\n'
+          '  layer { name: "a" type: "InnerProduct" bottom: "x" top: "a" param { name: "w" } inner_product_param { num_output: 8 } }\n'
+          '  repeat { count: 2 bottom: "a" top: "c" layer { name: "r" type: "ReLU" bottom: "a" top: "c" } }\n'
+          '  layer { name: "e" type: "Eltwise" bottom: "c" bottom: "x" top: "y" } }\n').encode())
+    write("prototxt_solver", (b'net: "n" test_iter: 2 test_interval: 5 base_lr: 0.1 lr_policy: "multistep" stepvalue: 3 stepvalue: 5\n'
           b'max_iter: 9 solver_type: ADAM compression { type: TOPK density: 0.01 } comm { bucket_mb: 1 } outer { local_iter: 3 }\n'))
 
 
-for make in (images, blobs, records, texts, runs, beside, old_nets):
+for make in (images, blobs, records, texts, runs, beside, forms, old_nets):
     make()
