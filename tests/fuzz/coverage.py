@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from campaign import SEEDS  # noqa: E402
 READING = {
     "framework/base": "file_map gguf json option utf8",
-    "framework/proto": "diagnose expand hints lexer message parse repeat upgrade upgrade_old",
+    "framework/proto": "diagnose expand hints lexer message parse repeat upgrade upgrade_old wire",
     "framework/data": "class_names convert_annotated convert_mnist_cifar10 convert_text convert_tokens datum image image_jpeg image_list "
                       "image_png image_table image_tiff image_webp lmdb_file reader_hdf5 stripes text_parts token_file voc window_list words",
     "framework/net": "engine_plan",
@@ -29,7 +29,7 @@ READING = {
     "framework/text": "encode normalise read_gguf read_json read_ranks split token_table tokenizer unicode word_list",
     "cli/onnx/read": "*", "cli/profile": "profile", "cli/report": "run_data run_log trace_data", "cli/scale": "study",
     "cli/sweep": "sweep_plan", "planner": "forward_json parallel solver_json",
-    "serve/api": "chat_template classify completion completion_text embeddings fields infer keys multipart transaction", "topology": "*",
+    "serve/api": "chat_template classify completion completion_text embeddings fields infer keys multipart transaction", "topology": "discover machine machine_file names node_class topo_text",
 }
 
 

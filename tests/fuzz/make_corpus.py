@@ -162,7 +162,7 @@ def old_nets():
           'layers { layer { name: "s" type: "softmax_loss" } bottom: "c" bottom: "data" }\n').encode())
     write("prototxt_repeat", ('input: "x" input_shape { dim: 1 dim: 8 }\nrepeat { count: 3 prefix: "b%d_" bottom: "x" top: "y"\n'
           '  layer { name: "a" type: "InnerProduct" bottom: "x" top: "a" param { name: "w" } inner_product_param { num_output: 8 } }\n'
-          '  repeat { count: 2 bottom: "a" top: "c" layer { name: "r" type: "ReLU" bottom: "a" top: "c" } }\n'
+          '  repeat { count: 2 prefix: "c%d_" bottom: "a" top: "c" layer { name: "r" type: "ReLU" bottom: "a" top: "c" } }\n'
           '  layer { name: "e" type: "Eltwise" bottom: "c" bottom: "x" top: "y" } }\n').encode())
     write("prototxt_solver", (b'net: "n" test_iter: 2 test_interval: 5 base_lr: 0.1 lr_policy: "multistep" stepvalue: 3 stepvalue: 5\n'
           b'max_iter: 9 solver_type: ADAM compression { type: TOPK density: 0.01 } comm { bucket_mb: 1 } outer { local_iter: 3 }\n'))
