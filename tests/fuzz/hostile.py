@@ -48,6 +48,14 @@ def fill(path, head=b"", tail=b"", size=ENDLESS, byte=b"a"):
         f.write(tail)
 
 
+def late(make):
+    """What takes long to make is made when its turn comes."""
+    def write(path):
+        with open(path, "wb") as f:
+            f.write(make())
+    return write
+
+
 # ---- the wire of protobuf
 def varint(v):
     v &= (1 << 64) - 1
@@ -172,11 +180,11 @@ def weights():
         case("gguf", "offset_" + name, "w.gguf", gguf(1, 0, struct.pack("<Q1sI1QIQ", 1, b"a", 1, 2, 0, size & (1 << 64) - 1) + bytes(64)), *use)
         case("gguf", "list_" + name, "w.gguf", gguf(0, 1, struct.pack("<Q1sIIQ", 1, b"k", 9, 4, size & (1 << 64) - 1)), *use)
     case("caffemodel", "deep_repeats", "w.caffemodel", nest(20002, 1, nest(5, DEEP, repeat, repeat)) + caffemodel([2]), *use, "convert net --from={} --to=made --force")
-    case("caffemodel", "many_layers", "w.caffemodel", field(100, b"") * 3000000, *last)
+    case("caffemodel", "many_layers", "w.caffemodel", late(lambda: field(100, b"") * 3000000), *last)
     case("caffemodel", "endless_string", "w.caffemodel", lambda p: fill(p, b"\x0a" + varint(ENDLESS - 6)), *last, slow=True)
-    case("npz", "bomb", "w.npz", zipped([("ip/0.npy", npy([2], bytes(1 << 28)))], method=8), *use)
-    case("npz", "bomb_that_lies", "w.npz", zipped([("ip/0.npy", npy([2], bytes(1 << 28)))], sizes=136, method=8), *use)
-    case("npz", "bomb_of_a_head", "w.npz", zipped([("ip/0.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", 0xFFFFFFF0) + b" " * (1 << 24))], method=8), *use)
+    case("npz", "bomb", "w.npz", late(lambda: zipped([("ip/0.npy", npy([2], bytes(1 << 28)))], method=8)), *use)
+    case("npz", "bomb_that_lies", "w.npz", late(lambda: zipped([("ip/0.npy", npy([2], bytes(1 << 28)))], sizes=136, method=8)), *use)
+    case("npz", "bomb_of_a_head", "w.npz", late(lambda: zipped([("ip/0.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", 0xFFFFFFF0) + b" " * (1 << 24))], method=8)), *use)
     case("npz", "name_twice", "w.npz", zipped([("ip/0.npy", npy([2], bytes(8)))] * 2), *use)
     case("npz", "deep_head", "w.npz", zipped([("ip/0.npy", npy([], head="(" * 60000))]), *use)
     case("npz", "many_axes", "w.npz", zipped([("ip/0.npy", npy([1] * 20000))]), *use)
@@ -206,7 +214,7 @@ def states():
         case("solverstate", "length_" + name, "s.solverstate", field(1, 3) + varint(3 << 3 | 2) + varint(size), train)
         case("mean", "shape_" + name, "mean.binaryproto", b"".join(field(i + 1, size) for i in range(4)) + field(5, bytes(8)),
              "train --solver=mean_solver")
-    case("solverstate", "many_histories", "s.solverstate", field(1, 3) + field(3, b"") * 1000000, train)
+    case("solverstate", "many_histories", "s.solverstate", late(lambda: field(1, 3) + field(3, b"") * 1000000), train)
     for name, net in (("zero", "/dev/zero"), ("tty", "/dev/stdin"), ("folder", "/"), ("long", "a" * 1000000)):
         case("solverstate", "weights_are_" + name, "s.solverstate", field(1, 3) + field(2, net) + field(3, blob([2, 3], [1.0] * 6)) + field(3, blob([2], [1.0, 1.0])), train,
              names=net if len(net) < 20 else None)
@@ -243,8 +251,10 @@ def images():
     case("image", "png_no_side", "picture", png(0, 5, flat), *use)
     case("image", "png_bomb", "picture", png(30000, 30000, zlib.compress(bytes(90001), 9) * 9), *use)
     case("image", "png_bomb_below_the_limit", "picture", png(11000, 11000, flat), *use)
-    case("image", "png_text_bomb", "picture", png(2, 2, zlib.compress(bytes(14)), chunks=b"".join(
-        [struct.pack(">I", len(t)) + b"zTXt" + t + struct.pack(">I", zlib.crc32(b"zTXt" + t)) for t in [b"a\0\0" + zlib.compress(bytes(1 << 26), 9)]])) [:-12], *use)
+    def with_text():
+        text = b"zTXta\0\0" + zlib.compress(bytes(1 << 26), 9)
+        return png(2, 2, zlib.compress(bytes(14)), chunks=struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text)))[:-12]
+    case("image", "png_text_bomb", "picture", late(with_text), *use)
     case("image", "jpeg_sides", "picture", jpeg_frame(65500, 65500, 1), *use)
     case("image", "jpeg_scans", "picture", jpeg_frame(4000, 4000, 10000), *use)
     case("image", "jpeg_cut", "picture", jpeg_frame(16000, 16000, 1)[:-20], *use)
@@ -273,9 +283,9 @@ def records():
         case("mnist", "images_" + name, "mnist/train-images-idx3-ubyte", idx(0x803, size, 2, 3), use)
         case("mnist", "rows_" + name, "mnist/train-images-idx3-ubyte", idx(0x803, 2, size, size), use)
         case("mnist", "labels_" + name, good, idx(0x801, size), use)
-    case("mnist", "bomb", "mnist/t10k-images-idx3-ubyte", gzip.compress(idx(0x803, 2, 2, 3) + bytes(1 << 28)), use)
+    case("mnist", "bomb", "mnist/t10k-images-idx3-ubyte", late(lambda: gzip.compress(idx(0x803, 2, 2, 3) + bytes(1 << 28))), use)
     case("mnist", "gzip_cut", "mnist/t10k-images-idx3-ubyte", gzip.compress(idx(0x803, 2, 2, 3) + bytes(1000))[:25], use)
-    case("cifar10", "bomb", "cifar/data_batch_1.bin.gz", gzip.compress(bytes((1 << 28) + 1)), "convert cifar10 --from=cifar --to=made --force")
+    case("cifar10", "bomb", "cifar/data_batch_1.bin.gz", late(lambda: gzip.compress(bytes((1 << 28) + 1))), "convert cifar10 --from=cifar --to=made --force")
     case("lmdb", "not_one", "db/data.mdb", bytes(8192), "convert mean --from=db --to=made --force")
     with open(os.path.join(ROOT, "tests/fuzz/corpus/small.mdb"), "rb") as f:
         whole = f.read()
