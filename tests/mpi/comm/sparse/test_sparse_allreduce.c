@@ -71,7 +71,7 @@ static const plan plans[] = {
     { "random", 6007, 100, 12, random_everywhere },
     { "same", 4000, 60, 6, the_same_everywhere },
     { "disjoint", 4000, 64, 10, disjoint },
-    { "skewed", 70000, 300, 6, skewed },
+    { "skewed", 70000, 300, 3, skewed },
     { "nothing", 1000, 10, 9, often_nothing },
     { "all", 500, 500, 3, random_everywhere },
     { "more than all", 70, 100, 3, random_everywhere },
