@@ -229,7 +229,7 @@ class Study:
         with open(path, "w", encoding="utf-8") as f:
             f.write(f'net: "net.prototxt" max_iter: {self.steps} test_interval: {self.steps} random_seed: {seed}\n'
                     f"{self.net.solver(self.steps)}\n{self.columns[name]}\n")
-        done = subprocess.run([*self.mpirun, "-np", str(self.ranks), self.cortado, "train", "--solver=solver.prototxt",
+        done = subprocess.run([*self.mpirun, "-np", str(self.ranks), self.cortado, "train", "--solver=solver.prototxt", "--overwrite",
                                f"--topology={self.ranks}x1", f"--global_batch_size={self.net.batch}"], cwd=self.work, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         found = re.findall(rf"Test net output #\d+: {self.net.found} = ([0-9.]+)", done.stdout)
