@@ -30,9 +30,9 @@ ct_status ct_message_send(ct_comm *c, ct_message *m, const void *data, int n, MP
  *  the lock held. CT_ERR_COMM. */
 ct_status ct_message_recv(ct_comm *c, ct_message *m, void *data, int n, MPI_Datatype type, int from,
                           int tag);
-/** Has it gone, or arrived as it was sent? Like ct_comm_test(). CT_ERR_DIVERGED, logged with
- *  both ranks, where something else has arrived: the data is
- *  then what came, and the message is over. CT_ERR_COMM. */
+/** Has it gone, or arrived as it was sent? Like ct_comm_test(). CT_ERR_COMM. CT_ERR_DIVERGED,
+ * logged with both ranks, where something else has arrived: the message is over, the data what
+ * came. */
 ct_status ct_message_test(ct_comm *c, ct_message *m, int *done_p);
 /** Nobody waits for it any more: what has not arrived never will. With the lock held. */
 void ct_message_drop(ct_message *m);

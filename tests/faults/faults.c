@@ -2,12 +2,12 @@
  * For tests of what a program makes of that: loaded in front of the C library by LD_PRELOAD. What
  * it does is in the environment:
  *
- * FAULT_IN=NAME          files are meant whose path has a folder of this name, and the folder
- * itself FAULT_LOG=FILE         gets a line for each call on such a file: NUMBER KIND CALL PATH
- * FAULT="AT WHAT"        what becomes of the AT-th of them, from 1. WHAT: a number of errno; short
- * (half of what should be written), stall, heap FAULT="AT WHAT KINDS"  … and of each later one of
- * these kinds, where short is followed by ENOSPC FAULT_CLOCK="AFTER BY" from AFTER seconds after
- * the start on, the clock of the day is BY seconds off
+ *   FAULT_IN=NAME            files are meant whose path has a folder of this name, and it itself
+ *   FAULT_LOG=FILE           gets a line for each call on such a file: NUMBER KIND CALL PATH
+ *   FAULT="AT WHAT"          what becomes of the AT-th of them, from 1. WHAT: a number of errno;
+ *                            short (half of what should be written), stall, heap
+ *   FAULT="AT WHAT KINDS"    and of each later one of these kinds; short is ENOSPC then
+ *   FAULT_CLOCK="AFTER BY"   from AFTER seconds on the clock of the day is BY seconds off
  *
  * Kinds: W writes, C makes or names a file, R removes one, S syncs, X closes, I reads. Of streams
  * those are seen that are opened, flushed and closed; what their buffers do in between is not.

@@ -18,6 +18,8 @@ import tempfile
 import threading
 import zlib
 
+from protobuf_wire import field, varint
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORTADO = os.environ.get("CORTADO", os.path.join(ROOT, "cortado"))
 MOST_S, MOST_KB, GUARD_S = 2.0, 1 << 20, 60
@@ -57,21 +59,6 @@ def late(make):
 
 
 # ---- the wire of protobuf
-def varint(v):
-    v &= (1 << 64) - 1
-    out = b""
-    while v >= 128:
-        out, v = out + bytes([v & 127 | 128]), v >> 7
-    return out + bytes([v])
-
-
-def field(number, v):
-    if isinstance(v, int):
-        return varint(number << 3) + varint(v)
-    v = v if isinstance(v, bytes) else v.encode()
-    return varint(number << 3 | 2) + varint(len(v)) + v
-
-
 def nest(number, depth, inner=b"", beside=b""):
     """Messages inside of messages, made from the inside; beside: what each has, too."""
     parts, length, tag = [], len(inner), varint(number << 3 | 2)

@@ -14,6 +14,8 @@ import sys
 
 from PIL import Image
 
+from protobuf_wire import field, varint
+
 FOLDER = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
 
@@ -55,20 +57,6 @@ def images():
 
 
 # ---- Caffe's blobs, by hand
-def varint(v):
-    out = b""
-    while v >= 128:
-        out, v = out + bytes([v & 127 | 128]), v >> 7
-    return out + bytes([v])
-
-
-def field(number, v):
-    if isinstance(v, int):
-        return varint(number << 3) + varint(v)
-    v = v if isinstance(v, bytes) else v.encode()
-    return varint(number << 3 | 2) + varint(len(v)) + v
-
-
 def blob(dims, values, new=True, double=False):
     shape = field(7, field(1, b"".join(map(varint, dims)))) if new else b"".join(field(i + 1, d) for i, d in enumerate(dims))
     return shape + field(8 if double else 5, struct.pack(f"<{len(values)}{'d' if double else 'f'}", *values))
