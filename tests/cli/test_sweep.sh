@@ -53,10 +53,9 @@ runs on_ranks 0 'finished' $sweep ranks.sweep --to=two
 is ranked_on_ranks python3 ranked.py two
 is ran_on_ranks grep -q '"ranks":2' two/runs/0001/metrics.jsonl
 
-# ---- killed as its first run starts, before its third has a snapshot, as it has one, and late in its sixth; called
-# again at once each time: nothing is done twice
-for point in 0001.log 0003/metrics.jsonl 0003/snapshots/snapshot_iter_4.solverstate.h5 \
-    0006/snapshots/snapshot_iter_8.solverstate.h5; do
+# ---- killed as its first run starts, before its third has a snapshot, as it has one, and as its sixth starts; called
+# again at once each time: nothing is done twice. Of later moments of the sixth none is sure to come before the end.
+for point in 0001.log 0003/metrics.jsonl 0003/snapshots/snapshot_iter_4.solverstate.h5 0006.log; do
     $sweep grid.sweep --to=killed >out 2>&1 &
     job=$!
     n=0
