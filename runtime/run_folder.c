@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file_lock.h"
 #include "framework/base/log.h"
 #include "framework/base/text.h"
 #include "framework/data/reader.h"
@@ -40,6 +41,20 @@ static char *inside(const char *folder, const char *name)
 
 /* ---- a run that begins */
 
+/* Where another job still keeps its run there, that is what is said. */
+static ct_status refuse_folder(const char *path)
+{
+    char *log = inside(path, "log.txt");
+    ct_status status = (log != NULL) ? ct_file_lock_ask(log) : CT_ERR_NOMEM;
+
+    free(log);
+    CT_TRY(status);
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--run=%s is there already: give another folder, go on with that run by "
+                   "--snapshot=auto, or write over it by --overwrite",
+                   path);
+}
+
 static ct_status make_folder(const char *path, bool may_be_there, bool *made_p)
 {
     struct stat st;
@@ -49,11 +64,7 @@ static ct_status make_folder(const char *path, bool may_be_there, bool *made_p)
     if (*made_p) return CT_OK;
     if (errno != EEXIST)
         return CT_FAIL(CT_ERR_IO, "--run=%s: cannot make the folder: %s", path, strerror(errno));
-    if (!may_be_there)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "--run=%s is there already: give another folder, go on with that run by "
-                       "--snapshot=auto, or write over it by --overwrite",
-                       path);
+    if (!may_be_there) return refuse_folder(path);
     if ((stat(path, &st) == 0) && S_ISDIR(st.st_mode)) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "--run=%s: no folder", path);
 }
@@ -61,13 +72,18 @@ static ct_status make_folder(const char *path, bool may_be_there, bool *made_p)
 static ct_status open_log(ct_run_folder *f)
 {
     char *path = inside(f->path, "log.txt");
-    int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (f->goes_on ? 0 : O_TRUNC);
+    int log = (path != NULL) ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    ct_status status = (path != NULL) ? CT_OK : CT_ERR_NOMEM;
 
-    if (path == NULL) return CT_ERR_NOMEM;
-    f->log = open(path, how, 0666);
+    if ((path != NULL) && (log >= 0)) status = ct_file_lock(log, path);
+    if ((status == CT_OK) && ((log < 0) || (!f->goes_on && (ftruncate(log, 0) != 0))))
+        status = CT_FAIL(CT_ERR_IO, "--run=%s: cannot write log.txt: %s", f->path, strerror(errno));
     free(path);
-    if (f->log < 0)
-        return CT_FAIL(CT_ERR_IO, "--run=%s: cannot write log.txt: %s", f->path, strerror(errno));
+    if (status != CT_OK) {
+        if (log >= 0) close(log);
+        return status;
+    }
+    f->log = log;
     ct_log_copy_to(f->log);
     return CT_OK;
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/base/json_writer.h"
 #include "framework/solver/solver.h"
@@ -200,7 +201,7 @@ static ct_status write_all(ct_trace_file *f, int tag, const ct_text *mine, doubl
     size_t head = make_frame(f, error_s, n_span, n_lost, &frame);
     FILE *to = NULL;
 
-    ct_text_add(&name, "%s.part", f->path);
+    ct_text_add(&name, "%s.tmp.%d", f->path, (int)getpid());
     if (name.failed || frame.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
     to = ct_file_create_stream(name.text);
     if (to == NULL) status = CT_FAIL(CT_ERR_IO, "%s: %s", name.text, strerror(errno));
@@ -212,6 +213,7 @@ static ct_status write_all(ct_trace_file *f, int tag, const ct_text *mine, doubl
         status = CT_FAIL(CT_ERR_IO, "%s: %s", f->path, strerror(errno));
     if ((status == CT_OK) && (rename(name.text, f->path) != 0))
         status = CT_FAIL(CT_ERR_IO, "%s: %s", f->path, strerror(errno));
+    if ((status != CT_OK) && (to != NULL)) (void)unlink(name.text);
     ct_text_destroy(&name);
     ct_text_destroy(&frame);
     return status;

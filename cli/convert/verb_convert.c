@@ -8,9 +8,11 @@
 
 #include "cli/onnx/onnx.h"
 #include "cli/verb.h"
+#include "framework/base/file_lock.h"
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
+#include "framework/data/convert_sink.h"
 #include "framework/data/reader.h"
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
@@ -570,6 +572,35 @@ static ct_status read_share(const char *text, double *share_p)
                    text);
 }
 
+/* The folder in which a set is made. */
+static ct_status make_parent(const char *to)
+{
+    const char *base = ct_path_base(to);
+    char *parent;
+    ct_status status;
+
+    if (base - to < 2) return CT_OK;
+    parent = strndup(to, (size_t)(base - to - 1));
+    if (parent == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory");
+    status = ct_convert_make_folder(parent);
+    free(parent);
+    return status;
+}
+
+/* One job at a time makes --to. */
+static ct_status run_alone(const kind *k, const ct_convert_options *c)
+{
+    ct_lock_file lock;
+    ct_status status;
+
+    if (c->to == NULL) return k->run(c);
+    if (strstr(SETS " " BOXES " " TEXT, k->verb) != NULL) CT_TRY(make_parent(c->to));
+    CT_TRY(ct_lock_file_take(c->to, false, &lock));
+    status = k->run(c);
+    ct_lock_file_release(&lock);
+    return status;
+}
+
 static ct_status run_kind(const kind *k, const ct_options *o)
 {
     ct_convert_options c = { 0 };
@@ -611,7 +642,7 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     CT_TRY(read_size(ct_options_text(o, "resize"), &c.height, &c.width));
     CT_TRY(read_skip(ct_options_text(o, "skip_broken"), &c.skip_broken));
     CT_TRY(read_share(ct_options_text(o, "validation"), &c.validation));
-    return k->run(&c);
+    return run_alone(k, &c);
 }
 
 static bool asks_for_help(int argc, char **argv)

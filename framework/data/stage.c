@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "framework/base/file_lock.h"
 #include "framework/base/rng.h"
 #include "framework/base/text.h"
 #include "framework/data/writer.h"
@@ -247,19 +248,18 @@ static ct_status copy_all(const set *s, const char *folder)
     return status;
 }
 
-/* The old copy steps aside; whoever has it open keeps it. Another job may have been faster. */
+/* The old copy steps aside; whoever has it open keeps it. */
 static ct_status move_in(const set *s, const char *temporary, const char *folder)
 {
     ct_text aside = { 0 };
     ct_status status = CT_OK;
 
-    if (is_current(s, folder)) return CT_OK;
     ct_text_add(&aside, "%s.old.%d", folder, (int)getpid());
     if (aside.failed) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", s->who);
     if ((rename(folder, aside.text) != 0) && (errno != ENOENT)) {
         status = CT_FAIL(CT_ERR_IO, "%s: --stage: cannot replace %s: %s", s->who, folder,
                          strerror(errno));
-    } else if ((rename(temporary, folder) != 0) && !is_current(s, folder)) {
+    } else if (rename(temporary, folder) != 0) {
         status =
             CT_FAIL(CT_ERR_IO, "%s: --stage: cannot make %s: %s", s->who, folder, strerror(errno));
     }
@@ -291,6 +291,18 @@ static ct_status make_copy(const set *s, const char *stage, const char *folder)
     return status;
 }
 
+/* One job copies, and the others wait for it: that takes them as long as their own copy would. */
+static ct_status make_or_wait(const set *s, const char *stage, const char *folder)
+{
+    ct_lock_file lock;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_lock_file_take(folder, true, &lock));
+    if (!is_current(s, folder)) status = make_copy(s, stage, folder);
+    ct_lock_file_release(&lock);
+    return status;
+}
+
 ct_status ct_stage_make(const char *stage, const char *source, const char *who)
 {
     char *folder = NULL;
@@ -308,7 +320,7 @@ ct_status ct_stage_make(const char *stage, const char *source, const char *who)
         if (is_current(s, folder))
             CT_INFO("%s: %s is staged already: %s", who, s->source, folder);
         else
-            status = make_copy(s, stage, folder);
+            status = make_or_wait(s, stage, folder);
     }
     set_release(s);
     free(folder);

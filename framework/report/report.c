@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/file_lock.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 
@@ -33,6 +34,7 @@ ct_status ct_report_spare(const char *path, const char *more)
 {
     struct stat st;
 
+    CT_TRY(ct_file_lock_ask(path));
     if ((stat(path, &st) != 0) || !S_ISREG(st.st_mode) || (st.st_size == 0)) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG,
                    "%s holds the metrics of an earlier run: --overwrite replaces them%s", path,
@@ -61,11 +63,26 @@ static ct_status whole_lines(int fd, const char *path, off_t *length_p)
     return CT_OK;
 }
 
-static ct_status open_metrics(ct_report *r, const char *path, bool append)
+/* The file becomes this process's. What was in it goes, or with append the last line that is not
+ * whole. */
+static ct_status take_metrics(int fd, const char *path, bool append)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
     struct stat st;
     off_t length = 0;
+
+    CT_TRY(ct_file_lock(fd, path));
+    if ((fstat(fd, &st) != 0) || !S_ISREG(st.st_mode)) return CT_OK;
+    if (append) CT_TRY(whole_lines(fd, path, &length));
+    if ((ftruncate(fd, length) != 0) || (lseek(fd, length, SEEK_SET) < 0))
+        return CT_FAIL(CT_ERR_IO, "cannot %s metrics to %s: %s", append ? "append" : "write", path,
+                       strerror(errno));
+    return CT_OK;
+}
+
+static ct_status open_metrics(ct_report *r, const char *path, bool append)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    ct_status status;
 
     r->path = strdup(path);
     if (r->path == NULL) {
@@ -73,17 +90,10 @@ static ct_status open_metrics(ct_report *r, const char *path, bool append)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the report");
     }
     if (fd < 0) return CT_FAIL(CT_ERR_IO, "cannot write metrics to %s: %s", path, strerror(errno));
-    if (append && (fstat(fd, &st) == 0) && S_ISREG(st.st_mode)) {
-        ct_status status = whole_lines(fd, path, &length);
-
-        if (status != CT_OK) {
-            close(fd);
-            return status;
-        }
-        if ((ftruncate(fd, length) != 0) || (lseek(fd, length, SEEK_SET) < 0)) {
-            close(fd);
-            return CT_FAIL(CT_ERR_IO, "cannot append metrics to %s: %s", path, strerror(errno));
-        }
+    status = take_metrics(fd, path, append);
+    if (status != CT_OK) {
+        close(fd);
+        return status;
     }
     r->metrics = fdopen(fd, "w");
     if (r->metrics == NULL) {

@@ -102,4 +102,43 @@ if [ -w /dev/full ]; then
 else
     skip full_output "no /dev/full"
 fi
+
+# another job writes the file at this time: it is named, and nothing changes
+if command -v python3 >/dev/null; then
+    holds() { # FILE: a process that has locked it; $holder
+        python3 -c 'import fcntl, sys, time
+f = open(sys.argv[1], "a")
+fcntl.lockf(f, fcntl.LOCK_EX)
+open("held", "w").close()
+time.sleep(60)' "$1" &
+        holder=$!
+        until [ -e held ]; do sleep 0.02; done
+        rm held
+    }
+    free() { kill $holder && wait $holder 2>/dev/null; }
+    named="belongs to another job that runs: host $(hostname), process"
+    own="$CORTADO train --solver=solver.prototxt --set=snapshot_prefix=shared"
+    cp m.jsonl before.jsonl
+    holds m.jsonl
+    runs metrics_of_another_job 2 "^E.*m.jsonl $named $holder" $own --metrics=m.jsonl --overwrite
+    runs metrics_named_first 2 "^E.*m.jsonl $named $holder" $JOB 2 $own --metrics=m.jsonl
+    is named_in_one_line sh -c 'test "$(grep -c "^E" out)" = 1'
+    is its_metrics_stay cmp m.jsonl before.jsonl
+    free
+    mkdir kept
+    echo 'a line of the first' >kept/log.txt
+    holds kept/log.txt
+    runs run_of_another_job 2 "^E.*kept/log.txt $named $holder" "$CORTADO" train --solver=solver.prototxt --run=kept --overwrite
+    runs run_named_first 2 "^E.*kept/log.txt $named $holder" "$CORTADO" train --solver=solver.prototxt --run=kept
+    is its_log_stays grep -q 'a line of the first' kept/log.txt
+    free
+    holds set.tmp.lock
+    runs set_of_another_job 2 "^E.*set $named $holder" "$CORTADO" convert digits --to=set --count=40
+    is made_nothing test ! -e set
+    free
+    runs set_is_free 0 '' "$CORTADO" convert digits --to=set --count=40
+    is no_lock_stays test ! -e set.tmp.lock
+else
+    skip shared "no python3"
+fi
 finish

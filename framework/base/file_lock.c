@@ -1,0 +1,127 @@
+#include "framework/base/file_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/text.h"
+
+static struct flock whole(void)
+{
+    return (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET };
+}
+
+static bool is_busy(int why)
+{
+    return (why == EAGAIN) || (why == EACCES);
+}
+
+/* A number below 1 is that of a process which this one cannot see. */
+static ct_status refuse(const char *path, long process)
+{
+    char host[64] = "?";
+
+    if (process < 1)
+        return CT_FAIL(CT_ERR_CONFIG, "%s belongs to another job that runs, on another host", path);
+    (void)gethostname(host, sizeof(host) - 1);
+    return CT_FAIL(CT_ERR_CONFIG, "%s belongs to another job that runs: host %s, process %ld", path,
+                   host, process);
+}
+
+/* Who has the lock; CT_OK: nobody, or nobody can say. */
+static ct_status ask(int fd, const char *path)
+{
+    struct flock it = whole();
+
+    if ((fcntl(fd, F_GETLK, &it) != 0) || (it.l_type == F_UNLCK)) return CT_OK;
+    return refuse(path, (long)it.l_pid);
+}
+
+ct_status ct_file_lock(int fd, const char *path)
+{
+    struct stat st;
+
+    if ((fstat(fd, &st) != 0) || !S_ISREG(st.st_mode)) return CT_OK;
+    for (;;) {
+        struct flock mine = whole();
+
+        if ((fcntl(fd, F_SETLK, &mine) == 0) || !is_busy(errno)) return CT_OK;
+        CT_TRY(ask(fd, path)); /* CT_OK: it was given back meanwhile */
+    }
+}
+
+ct_status ct_file_lock_ask(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ct_status status;
+
+    if (fd < 0) return CT_OK;
+    status = ask(fd, path);
+    close(fd);
+    return status;
+}
+
+/* ---- lock files */
+
+static ct_status open_lock(const char *path, ct_lock_file *l)
+{
+    l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if ((l->fd >= 0) || (errno == ENOENT) || (errno == ENOTDIR)) return CT_OK;
+    return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+static ct_status lock(const char *path, bool wait, const ct_lock_file *l)
+{
+    struct flock mine = whole();
+
+    if (!wait) return ct_file_lock(l->fd, path);
+    while ((fcntl(l->fd, F_SETLKW, &mine) != 0) && (errno == EINTR)) {
+    }
+    return CT_OK;
+}
+
+/* Whoever gives a lock back removes its file first, so the file may be another one by now. */
+static bool is_there(const ct_lock_file *l)
+{
+    struct stat mine, there;
+
+    return (fstat(l->fd, &mine) == 0) && (stat(l->path, &there) == 0) &&
+           (mine.st_ino == there.st_ino) && (mine.st_dev == there.st_dev);
+}
+
+ct_status ct_lock_file_take(const char *path, bool wait, ct_lock_file *l)
+{
+    size_t n = strlen(path);
+    ct_text name = { 0 };
+    ct_status status;
+
+    while ((n > 1) && (path[n - 1] == '/')) n--;
+    ct_text_add(&name, "%.*s.tmp.lock", (int)n, path);
+    *l = (ct_lock_file){ .fd = -1, .path = name.text };
+    if (name.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+    for (;;) {
+        status = open_lock(path, l);
+        if ((status != CT_OK) || (l->fd < 0)) break;
+        status = lock(path, wait, l);
+        if ((status != CT_OK) || is_there(l)) break;
+        close(l->fd);
+    }
+    if (status == CT_OK) return CT_OK;
+    if (l->fd >= 0) close(l->fd);
+    free(l->path);
+    *l = (ct_lock_file){ .fd = -1 };
+    return status;
+}
+
+void ct_lock_file_release(ct_lock_file *l)
+{
+    if (l->fd >= 0) {
+        (void)unlink(l->path);
+        close(l->fd);
+    }
+    free(l->path);
+    *l = (ct_lock_file){ .fd = -1 };
+}
