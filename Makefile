@@ -77,6 +77,17 @@ CFLAGS   ?= $(if $(filter 1,$(DEBUG)),-Og,$(if $(SAN),-O1,-O3)) $(if $(filter 1,
 CFLAGS   += -std=c11 -fPIC $(if $(filter 1,$(SIMGRID)),,-fvisibility=hidden) -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off
 CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings
 CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
+# against mistakes that a hostile file may find: canaries, checked lengths, no stack across a guard
+# page, marked targets of jumps, tables that are read-only from the start. HARDEN=0 leaves them out.
+CC_MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
+HARDEN   ?= $(if $(SAN)$(filter 1,$(SIMGRID)),0,1)
+ifeq ($(HARDEN),1)
+  FORTIFY := $(if $(findstring _FORTIFY_SOURCE,$(CFLAGS) $(CPPFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)# the caller's stays
+  CFLAGS  += -fstack-protector-strong $(FORTIFY)
+  CFLAGS  += $(if $(filter x86_64,$(CC_MACHINE)),-fstack-clash-protection -fcf-protection) $(if $(filter aarch64,$(CC_MACHINE)),-mbranch-protection=standard)
+  LDFLAGS += -Wl,-z,relro,-z,now -Wl,-z,noexecstack
+  PIE     := -pie
+endif
 LDLIBS   += $(PKG_LIBS) $(if $(filter 1,$(SIMGRID)),,-lz) -lpthread -lm
 
 # scalable vectors, of a length known while compiling: blocks of channels are registers then. For
@@ -192,7 +203,7 @@ endif
 FLAGS_tests/bench/bench_conv_dnnl := -ffp-contract=fast # as what it is compared with
 
 # gcc 12 for AArch64 breaks down over the largest, by fmax(), of numbers that it widens
-ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))-$(firstword $(subst ., ,$(shell $(CC) -dumpversion 2>/dev/null))),aarch64-12)
+ifeq ($(CC_MACHINE)-$(firstword $(subst ., ,$(shell $(CC) -dumpversion 2>/dev/null))),aarch64-12)
 $(B)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
 endif
 
@@ -290,7 +301,7 @@ $(B)/libcortado.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(B)/cortado: $(TOOL_OBJ) $(B)/libcortado.a | $(MODELS)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(PIE) $^ $(LDLIBS) -o $@
 
 # ---- the library for users' programs: what include/cortado/cortado.h promises, and no other symbol
 tool = $(shell $(CC) -print-prog-name=$(1))
@@ -317,7 +328,7 @@ $(B)/lib/libcortado.a: $(PUBLIC_OBJ) $(B)/libtools.a $(B)/libcortado.a
 	$(Q)rm -f $@ && $(AR) rcs $@ $(B)/lib/cortado.o
 
 $(B)/cortado-sim: $(TOOL_OBJ) $(B)/libcortado.a | $(MODELS)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -s -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(PIE) $^ $(LDLIBS) -s -o $@
 
 # tests see everything but main(), and as archives: each links only what it uses
 TEST_LIB := $(B)/libpublic.a $(B)/libtools.a $(B)/libcortado.a

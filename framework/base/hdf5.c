@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -67,6 +68,19 @@ hid_t ct_hdf5_open(const char *path)
     return file;
 }
 
+static herr_t refuse_link(const char *parent, const char *parent_group, const char *child,
+                          const char *child_object, unsigned *flags, hid_t access, void *ctx)
+{
+    (void)parent;
+    (void)parent_group;
+    (void)child;
+    (void)child_object;
+    (void)flags;
+    (void)access;
+    (void)ctx;
+    return -1;
+}
+
 /* The library looks for the file beside the one with the link, and from the working folder. */
 static herr_t check_link(const char *parent, const char *parent_group, const char *child,
                          const char *child_object, unsigned *flags, hid_t access, void *ctx)
@@ -91,7 +105,7 @@ hid_t ct_hdf5_link_access(void)
 {
     hid_t access = H5Pcreate(H5P_LINK_ACCESS);
 
-    H5Pset_elink_cb(access, check_link, NULL);
+    H5Pset_elink_cb(access, refuse_link, NULL);
     return access;
 }
 
@@ -103,13 +117,63 @@ hid_t ct_hdf5_open_object(hid_t group, const char *name)
     return object;
 }
 
-hid_t ct_hdf5_open_set(hid_t file, const char *name)
+static hid_t open_set(hid_t file, const char *name, H5L_elink_traverse_t link)
 {
     hid_t access = H5Pcreate(H5P_DATASET_ACCESS), set = -1;
 
-    if (H5Pset_elink_cb(access, check_link, NULL) >= 0) set = H5Dopen2(file, name, access);
+    if (H5Pset_elink_cb(access, link, NULL) >= 0) set = H5Dopen2(file, name, access);
     H5Pclose(access);
     return set;
+}
+
+hid_t ct_hdf5_open_set_anywhere(hid_t file, const char *name)
+{
+    return open_set(file, name, check_link);
+}
+
+/* Whether the name, or a group on the way, is a link into another file. */
+static bool is_outside(hid_t file, const char *name)
+{
+    hid_t access = ct_hdf5_link_access();
+    char *part = strdup(name);
+    bool there = (part != NULL), outside = false;
+
+    for (char *p = part; there && !outside; *p = '/') {
+        H5L_info_t info;
+
+        p = strchr(p + 1, '/');
+        if (p != NULL) *p = '\0';
+        there = H5Lget_info(file, part, &info, access) >= 0;
+        outside = there && (info.type == H5L_TYPE_EXTERNAL);
+        if (p == NULL) break;
+    }
+    H5Pclose(access);
+    free(part);
+    return outside;
+}
+
+/* Its space is not asked for before: a virtual set opens its files for that. */
+static bool lies_elsewhere(hid_t set)
+{
+    hid_t create = H5Dget_create_plist(set);
+    bool elsewhere = (create >= 0) && ((H5Pget_layout(create) == H5D_VIRTUAL) ||
+                                       (H5Pget_external_count(create) != 0));
+
+    if (create >= 0) H5Pclose(create);
+    return elsewhere;
+}
+
+hid_t ct_hdf5_open_set(hid_t file, const char *name, char why[CT_HDF5_WHY])
+{
+    hid_t set = open_set(file, name, refuse_link);
+
+    why[0] = '\0';
+    if ((set < 0) && is_outside(file, name))
+        snprintf(why, CT_HDF5_WHY, "is a link to another file");
+    if ((set < 0) || !lies_elsewhere(set)) return set;
+    snprintf(why, CT_HDF5_WHY, "lies in other files");
+    H5Dclose(set);
+    return -1;
 }
 
 static bool refuse(char why[CT_HDF5_WHY], const char *reason)
@@ -185,8 +249,7 @@ bool ct_hdf5_look(hid_t set, ct_hdf5_array *a_p, char why[CT_HDF5_WHY])
     if (!look_at_type(set, &a) || (space < 0) || (create < 0)) {
         refuse(why, "is broken");
     } else {
-        a.elsewhere =
-            (H5Pget_layout(create) == H5D_VIRTUAL) || (H5Pget_external_count(create) != 0);
+        a.elsewhere = lies_elsewhere(set);
         good = look_at_space(space, &a, why) && check_chunk(create, &a, why);
     }
     if (create >= 0) H5Pclose(create);

@@ -38,12 +38,16 @@ typedef struct ct_hdf5_array {
 /** Opens a regular file to read it, without file locks, which not every parallel file system has.
  *  Negative: it is no regular file, or no HDF5 file, or truncated. */
 hid_t ct_hdf5_open(const char *path);
-/** How links are followed: into a regular file only, since the library would wait for ever at a
- *  pipe. Closed with H5Pclose(). */
+/** How links are followed: not into other files. Closed with H5Pclose(). */
 hid_t ct_hdf5_link_access(void);
-/** Opens a data set, or any object. Negative: there is none. */
-hid_t ct_hdf5_open_set(hid_t file, const char *name);
+/** Opens any object of this file. Negative: there is none. */
 hid_t ct_hdf5_open_object(hid_t group, const char *name);
+/** Opens a data set whose values lie in this file. Negative: it is not there, and why is "", or a
+ *  link, a virtual set or external storage names other files, and why continues its name. */
+hid_t ct_hdf5_open_set(hid_t file, const char *name, char why[CT_HDF5_WHY]);
+/** Likewise, in other files, too. Links lead into regular ones alone, since the library would wait
+ *  for ever at a pipe. Negative: there is none. */
+hid_t ct_hdf5_open_set_anywhere(hid_t file, const char *name);
 /** What a data set is. False: it cannot be read safely, and why says the reason, which continues
  *  the name of the data set ("has 9 dimensions, …"). */
 bool ct_hdf5_look(hid_t set, ct_hdf5_array *a_p, char why[CT_HDF5_WHY]);

@@ -321,7 +321,7 @@ static ct_status find_files(batch_files *f, const char *folder)
 static ct_status count_records(const char *path, int64_t *n_p)
 {
     ct_gz g;
-    int64_t length;
+    int64_t length = 0;
     ct_status status = gz_open(&g, path);
 
     if (status == CT_OK) status = gz_length(&g, &length);

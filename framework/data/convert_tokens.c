@@ -67,11 +67,13 @@ static ct_status collect_characters(work *w)
     ct_named_text text[CT_TEXT_N_PART];
     int n = 0;
 
-    for (int i = 0; i < CT_TEXT_N_PART; i++)
-        if (w->parts.from[i] != NULL)
-            text[n++] = (ct_named_text){ .text = (const char *)w->text[i].data,
-                                         .n = (size_t)w->text[i].size,
-                                         .source = w->parts.from[i] };
+    for (int i = 0; i < CT_TEXT_N_PART; i++) {
+        if (w->parts.from[i] == NULL) continue;
+        text[n] = (ct_named_text){ .text = (const char *)w->text[i].data,
+                                   .n = (size_t)w->text[i].size,
+                                   .source = w->parts.from[i] };
+        n++;
+    }
     return ct_tokenizer_chars(text, n, &w->tokenizer);
 }
 

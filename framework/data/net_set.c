@@ -57,6 +57,7 @@ static void options_of_images(const Ct__LayerParameter *l, ct_reader_options *o)
 static void options_of_hdf5(const Ct__LayerParameter *l, ct_reader_options *o)
 {
     o->source = l->hdf5_data_param->source;
+    o->other_files = l->hdf5_data_param->other_files;
     o->n_field = (int)l->n_top;
     o->field_name = (const char *const *)l->top;
 }

@@ -18,7 +18,8 @@ typedef struct ct_reader_options {
     const char *root_folder;       /* images: in front of each path; NULL: none             */
     int64_t new_height, new_width; /* images: 0, or the size they are resized to            */
     int64_t ram_limit;             /* HDF5: read whole into memory up to this; 0: 512 MiB    */
-    int64_t skip_broken;           /* so many samples may be broken, the first ones too      */
+    bool other_files;    /* HDF5: which the files name by links, virtual sets, external storage */
+    int64_t skip_broken; /* so many samples may be broken, the first ones too      */
     const struct ct_window_rule *window; /* windows: window_list.h; borrowed                 */
     int64_t max_boxes; /* annotated: rows of field 1, as many as a record may have */
     /* synthetic: */

@@ -24,6 +24,7 @@ typedef struct hdf5_state {
     int n_file, n_open, next_closed;
     char *name[CT_MAX_FIELD];
     bool u8;                 /* field 0 is of bytes in every file */
+    bool other_files;        /* which the files name are read, too */
     void *ram[CT_MAX_FIELD]; /* whole fields, or NULL              */
 } hdf5_state;
 
@@ -241,8 +242,17 @@ static ct_status hdf5_open_file(const ct_reader *r, hdf5_file *f)
     s->n_open++;
     for (int i = 0; i < r->n_field; i++) f->set[i] = -1;
     for (int i = 0; i < r->n_field; i++) {
-        f->set[i] = ct_hdf5_open_set(f->file, s->name[i]);
-        if (f->set[i] < 0) return hdf5_no_set(f->file, f->path, s->name[i], r->who);
+        char why[CT_HDF5_WHY] = "";
+
+        f->set[i] = s->other_files ? ct_hdf5_open_set_anywhere(f->file, s->name[i])
+                                   : ct_hdf5_open_set(f->file, s->name[i], why);
+        if ((f->set[i] < 0) && (why[0] == '\0'))
+            return hdf5_no_set(f->file, f->path, s->name[i], r->who);
+        if (f->set[i] < 0)
+            return CT_READER_FAIL(r, CT_ERR_DATA,
+                                  "%s: data set \"%s\" %s; hdf5_data_param { other_files: true } "
+                                  "reads what a file names",
+                                  f->path, s->name[i], why);
     }
     return CT_OK;
 }
@@ -419,6 +429,7 @@ static ct_status hdf5_open(ct_reader *r, const ct_reader_options *o)
     }
     r->n_field = o->n_field;
     r->same_shape = true;
+    s->other_files = o->other_files;
     CT_TRY(hdf5_read_list(r));
     ct_hdf5_lock();
     status = scan(r, (o->ram_limit > 0) ? o->ram_limit : default_ram_limit);

@@ -40,6 +40,7 @@ static ct_status read_set(const Ct__LayerParameter *l, const char *backend, cons
         ((l->data_param != NULL) && l->data_param->force_encoded_color))
         o.color = CT_COLOR_BGR;
     if ((t != NULL) && t->force_gray) o.color = CT_COLOR_GRAY;
+    if (l->hdf5_data_param != NULL) o.other_files = l->hdf5_data_param->other_files;
     CT_TRY(ct_reader_open(backend, &o, &r));
     *shape_p = r->field[0];
     ct_reader_close(r);

@@ -16,11 +16,11 @@
 /* The length of an array of one axis of whole numbers of `bytes` bytes, or -1 and why. */
 static int64_t array_length(hid_t file, const char *name, int64_t bytes, char why[CT_HDF5_WHY])
 {
-    hid_t set = ct_hdf5_open_set(file, name);
+    hid_t set = ct_hdf5_open_set(file, name, why);
     ct_hdf5_array a;
     bool good;
 
-    snprintf(why, CT_HDF5_WHY, "is not there");
+    if ((set < 0) && (why[0] == '\0')) snprintf(why, CT_HDF5_WHY, "is not there");
     if (set < 0) return -1;
     good = ct_hdf5_look_numbers(set, &a, why);
     if (good && ((a.n_dim != 1) || (a.kind != H5T_INTEGER) || (a.item != bytes))) {
@@ -36,7 +36,8 @@ static herr_t read_part(hid_t file, const char *name, hid_t type, int64_t first,
                         void *to)
 {
     hsize_t from = (hsize_t)first, count = (hsize_t)n;
-    hid_t set = ct_hdf5_open_set(file, name), space = H5Dget_space(set);
+    char why[CT_HDF5_WHY];
+    hid_t set = ct_hdf5_open_set(file, name, why), space = H5Dget_space(set);
     hid_t memory = H5Screate_simple(1, &count, NULL);
     herr_t rc = -1;
 

@@ -358,6 +358,8 @@ const ct_meaning ct_meaning_table[] = {
     { "GELUParameter.approximate",
       "NONE: the normal distribution itself; TANH: its approximation." },
     { "HDF5DataParameter.batch_size", "Samples per iteration and rank." },
+    { "HDF5DataParameter.other_files",
+      "Cortado: read what a file names by links, virtual sets and external storage, too." },
     { "HDF5DataParameter.shuffle", "Shuffle in every epoch; not given: in TRAIN, not in TEST." },
     { "HDF5DataParameter.source", "Text file that lists the HDF5 files." },
     { "HDF5DataParameter.synthetic_shape", "Cortado: sizes of made-up samples, one shape per top, "

@@ -148,12 +148,14 @@ static ct_status bad(const ct_h5_reader *r, const char *path, const char *why)
 static ct_status open_set(ct_h5_reader *r, const char *path, bool numbers, hid_t *set_p,
                           ct_hdf5_array *a_p)
 {
-    hid_t set = has(r->file, path) ? ct_hdf5_open_set(r->file, path) : -1;
-    char why[CT_HDF5_WHY] = "lies in other files";
+    char why[CT_HDF5_WHY];
+    hid_t set = ct_hdf5_open_set(r->file, path, why);
 
-    if (set < 0) return fail(r, CT_ERR_DATA, "holds no array %s", path);
-    if ((numbers ? ct_hdf5_look_numbers(set, a_p, why) : ct_hdf5_look(set, a_p, why)) &&
-        !a_p->elsewhere) {
+    if (set < 0) {
+        if (why[0] != '\0') return bad(r, path, why);
+        return fail(r, CT_ERR_DATA, "holds no array %s", path);
+    }
+    if (numbers ? ct_hdf5_look_numbers(set, a_p, why) : ct_hdf5_look(set, a_p, why)) {
         *set_p = set;
         return CT_OK;
     }
@@ -374,6 +376,9 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
     if ((n < 0) || ((size_t)n + 1 >= sizeof(v->path) - end) || (v->n_link++ == MAX_LINK)) {
         v->status = fail(v->r, CT_ERR_DATA, "%s has more than %d names, or longer ones than %d",
                          v->group, MAX_LINK, MAX_NAME);
+        rc = 1;
+    } else if (info->type == H5L_TYPE_EXTERNAL) {
+        v->status = fail(v->r, CT_ERR_DATA, "%s/%s is a link to another file", v->group, v->path);
         rc = 1;
     } else if (type == H5I_DATASET) {
         v->status = v->visit(v->ctx, v->path);

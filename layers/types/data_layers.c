@@ -145,6 +145,7 @@ static ct_status hdf5_data_setup(ct_layer *l, const ct_shape *bottom)
     for (int i = 0; i < l->n_top; i++) name[i] = l->param->top[i];
     s.options.source = p->source;
     s.options.field_name = name;
+    s.options.other_files = p->other_files;
     s.absent = (p->source == NULL) || (access(p->source, F_OK) != 0);
     s.batch_size = p->batch_size;
     s.has_shuffle = p->has_shuffle;

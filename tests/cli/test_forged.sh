@@ -54,7 +54,7 @@ state shape_of_history 2 '/history/momentum/.* has shape 3 \(3\), but ip\[0\] ha
 state scale 3 '/loss_scale is -?nan, expected a positive number' double /loss_scale nan
 mkfifo pipe
 state history_in_pipe 3 '/history/momentum/.* lies in other files' external "/history/momentum/ip[0]" 8 "$PWD/pipe"
-state link_to_pipe 3 'holds no array /learned_net' link /learned_net "$PWD/pipe" /x
+state link_to_pipe 3 '/learned_net is a link to another file' link /learned_net "$PWD/pipe" /x
 
 # the newest set is taken, and one that is damaged is passed over
 cp good.state s_iter_10.solverstate.h5
@@ -107,6 +107,10 @@ weights are_text 3 '/data/ip/0 holds no numbers' text /data/ip/0 8 100000
 weights variable 3 '/data/ip/0 holds no numbers' variable /data/ip/0 abc
 weights null 3 '/data/ip/0 holds nothing' null /data/ip/0
 weights in_pipe 3 '/data/ip/0 lies in other files' external /data/ip/0 8 "$PWD/pipe"
+# a file that is there and would do is not opened either
+cp good.weights other.h5
+weights in_file 3 '/data/ip/0 is a link to another file' link /data/ip/0 other.h5 /data/ip/0
+weights group_in_file 3 '/data/ip is a link to another file' link /data/ip other.h5 /data/ip
 weights in_loop 3 '/data has groups more than' loop /data/ip/a
 weights deep 3 '/data has groups more than' deep /data/a 5000
 weights no_group 3 '/data is no group' int /data 5
@@ -139,7 +143,17 @@ data data_text 3 'data set "data" holds no numbers' text /data 8 8
 data data_variable 3 'data set "label" holds no numbers' variable /label abc
 data data_axes 3 'data set "data" has 10 dimensions' floats /data 8 1 1 1 1 1 1 1 1 1
 data data_number 3 'data set "label" has no rows' int /label 5
-data data_link_to_pipe 3 'has no data set "label"' link /label "$PWD/pipe" /x
+data data_link_to_pipe 3 'data set "label" is a link to another file' link /label "$PWD/pipe" /x
+"$FORGE" other_data.h5 create && "$FORGE" other_data.h5 floats /label 8 || not_ok forge_other "$*"
+head -c 32 /dev/zero >label.raw
+data data_link 3 'data set "label" is a link to another file' link /label other_data.h5 /label
+data data_external 3 'data set "label" lies in other files' external /label 8 label.raw
+cp data_net.prototxt alone_net.prototxt
+sed -i 's/batch_size: 4/& other_files: true/' data_net.prototxt
+data data_link_allowed 0 'Optimization Done' link /label other_data.h5 /label
+data data_external_allowed 0 'Optimization Done' external /label 8 label.raw
+data data_pipe_allowed 3 'has no data set "label"' link /label "$PWD/pipe" /x
+cp alone_net.prototxt data_net.prototxt
 mkfifo data2.h5
 sed 's/data.h5/data2.h5/' data_net.prototxt >data2_net.prototxt
 sed 's/data_net/data2_net/' data_solver.prototxt >data2_solver.prototxt

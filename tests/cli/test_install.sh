@@ -6,6 +6,20 @@ runs installs 0 'cortado is in ' "$install" install "$CORTADO" /opt/cortado "$wo
 home=$work/root/opt/cortado share=$work/root/opt/cortado/share/cortado
 is program test -x "$home/bin/cortado"
 
+# built with hardening, unless somebody left it out: code anywhere in memory, tables read-only from the start, canaries
+if [ "${HARDEN:-1}" = 0 ] || "$CORTADO" info --limits=false | grep -q 'fsanitize'; then
+    skip hardened "HARDEN=0, or sanitizers, which have their own checks"
+else
+    readelf -hdlW "$CORTADO" >elf
+    readelf -sW "$CORTADO" | grep ' UND ' >needs
+    is code_lies_anywhere grep -Eq 'Type: +DYN' elf
+    is tables_are_read_only grep -q GNU_RELRO elf
+    is all_is_bound_at_once grep -Eq 'BIND_NOW|Flags:.*NOW' elf
+    is no_code_on_the_stack sh -c 'grep GNU_STACK elf | grep -q " RW "'
+    is canaries grep -q '__stack_chk_fail' needs
+    is checked_lengths grep -q '_chk@' needs
+fi
+
 # every path of a file of the sources that an installed page names: in code, in links, in sentences
 (cd "$share" && find . -name '*.md' -exec grep -ohE '[A-Za-z0-9_][A-Za-z0-9_./-]*/[A-Za-z0-9_.-]*[A-Za-z0-9_]' {} + | sort -u) >paths
 n=0 missing=
