@@ -82,12 +82,13 @@ ct_status ct_node_orders_make(const int *node_class, int n_node, int n_class, in
 {
     maker m = { node_class, n_class, most, orders };
     int *sequence = malloc(2 * (size_t)n_node * sizeof(*sequence)), n_there = 0;
-    int *classes = sequence + n_node;
+    int *classes;
     ct_status status = CT_OK;
     bool more = true;
 
     *orders = (ct_node_orders){ .n_node = n_node };
     if (sequence == NULL) return CT_FAIL(CT_ERR_NOMEM, "orders of %d nodes", n_node);
+    classes = sequence + n_node;
     memcpy(sequence, node_class, (size_t)n_node * sizeof(*sequence));
     qsort(sequence, (size_t)n_node, sizeof(*sequence), by_number);
     for (int i = 0; i < n_node; ++i) {

@@ -228,7 +228,8 @@ static void draw_like(const drawing *d, int l, int i, int depth)
 {
     const ct_topo *t = d->t;
 
-    for (int k = d->first[l][i]; (l > 0) && (k < d->first[l][i + 1]);) {
+    if (l == 0) return;
+    for (int k = d->first[l][i]; k < d->first[l][i + 1];) {
         int last = k, n_rank;
 
         while ((last + 1 < d->first[l][i + 1]) &&

@@ -328,7 +328,7 @@ ct_status ct_machine_fail_unknown(const char *name)
     ct_status status = CT_ERR_CONFIG;
     int n = 0;
 
-    for (; (ct_ready_machine_table[n].name != NULL) && (n < 64); ++n) {
+    for (; (n < 64) && (ct_ready_machine_table[n].name != NULL); ++n) {
         known[n] = ct_ready_machine_table[n].name;
         ct_text_add(&list, "%s%s", (n > 0) ? ", " : "", known[n]);
     }

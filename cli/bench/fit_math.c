@@ -43,7 +43,7 @@ static bool fit_set(const double *const *f, unsigned set, const double *scale, c
                     int n, double *p)
 {
     double a[CT_FIT_MAX][CT_FIT_MAX] = { { 0 } }, b[CT_FIT_MAX] = { 0 };
-    int term[CT_FIT_MAX], m = 0;
+    int term[CT_FIT_MAX] = { 0 }, m = 0;
 
     for (int k = 0; k < CT_FIT_MAX; ++k) {
         p[k] = 0;

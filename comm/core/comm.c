@@ -543,7 +543,7 @@ bool ct_comm_only_plans(const ct_comm *c)
 static ct_status take_topology(ct_comm *c, const ct_comm *parent)
 {
     int *member = malloc(sizeof(*member) * (size_t)c->size), rc;
-    ct_status status;
+    ct_status status = CT_OK;
 
     if (member == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", c->size);
     rc = MPI_Allgather(&parent->rank, 1, MPI_INT, member, 1, MPI_INT, c->mpi);

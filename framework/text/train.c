@@ -79,11 +79,11 @@ static ct_status count_words(trainer *r, const uint8_t *at, const uint8_t *end)
 {
     while (at < end) {
         const uint8_t *next = ct_split_next(CT_SPLIT_GPT2, at, end);
+        size_t n = (size_t)(next - at);
 
-        if (next - at > INT32_MAX)
-            return CT_FAIL(CT_ERR_DATA, "a piece of %lld bytes without a place to cut it",
-                           (long long)(next - at));
-        CT_TRY(count_word(r, at, (size_t)(next - at)));
+        if (n > INT32_MAX)
+            return CT_FAIL(CT_ERR_DATA, "a piece of %zu bytes without a place to cut it", n);
+        CT_TRY(count_word(r, at, n));
         at = next;
     }
     if (r->n_symbol > INT32_MAX)

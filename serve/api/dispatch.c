@@ -381,10 +381,11 @@ static ct_status run_sequences(lane *l)
         const ct_slice *c = &l->batch->slice[k];
         const ct_work *w = work_of(c);
 
-        if (w->kind == CT_WORK_COMPLETE)
-            l->piece[n++] = (ct_work_piece){
-                .sequence = w->sequence, .id = w->ids.id + c->first, .n = c->n, .wants = c->last
-            };
+        if (w->kind != CT_WORK_COMPLETE) continue;
+        l->piece[n] = (ct_work_piece){
+            .sequence = w->sequence, .id = w->ids.id + c->first, .n = c->n, .wants = c->last
+        };
+        n++;
     }
     if (n == 0) return CT_OK;
     CT_TRY(m->grow(m->ctx, l->piece, n));
