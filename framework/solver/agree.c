@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/hash.h"
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
 #include "framework/solver/solver_private.h"
@@ -130,7 +131,8 @@ ct_status ct_solver_average_statistics(ct_solver *s)
 }
 
 /* All replicas' checksums are known: logs which stand alone, on the first. */
-static ct_status name_differing(const ct_solver *s, const ct_group *g, const int64_t *sum, int n)
+static ct_status name_differing(const ct_solver *s, const ct_group *g, const int64_t *sum, int n,
+                                const char *what)
 {
     int best = 0, best_count = 0, named = 0;
     ct_text who = { 0 };
@@ -151,22 +153,21 @@ static ct_status name_differing(const ct_solver *s, const ct_group *g, const int
     }
     if (named > 16) ct_text_add(&who, " and %d more", named - 16);
     (void)CT_FAIL(CT_ERR_DIVERGED,
-                  "after iteration %" PRId64 " the weights differ: %d ranks have checksum "
+                  "after iteration %" PRId64 " the %s differ: %d ranks have checksum "
                   "%016" PRIx64 ", another one:%s",
-                  s->iteration, best_count, (uint64_t)sum[best],
+                  s->iteration, what, best_count, (uint64_t)sum[best],
                   (who.text != NULL) ? who.text : "");
     ct_text_destroy(&who);
     return CT_ERR_DIVERGED;
 }
 
-/* All of a group have the same values of net's weights, or it says who has not. */
-static ct_status check_among(const ct_solver *s, const ct_group *g, const ct_net *net)
+/* All of a group have this checksum, or it says who has not. */
+static ct_status compare(const ct_solver *s, const ct_group *g, uint64_t checksum, const char *what)
 {
-    int64_t mine, extreme[2], *sum;
+    int64_t mine = (int64_t)checksum, extreme[2], *sum;
     ct_status status;
 
     if (g->size <= 1) return CT_OK;
-    mine = (int64_t)ct_net_checksum(net, true);
     extreme[0] = mine;
     extreme[1] = ~mine; /* the largest complement is that of the smallest */
     CT_TRY(ct_group_max(g, extreme, 2));
@@ -174,9 +175,47 @@ static ct_status check_among(const ct_solver *s, const ct_group *g, const ct_net
     sum = malloc((size_t)g->size * sizeof(*sum));
     if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d checksums", g->size);
     status = ct_group_gather(g, &mine, 1, sum);
-    if (status == CT_OK) status = name_differing(s, g, sum, g->size);
+    if (status == CT_OK) status = name_differing(s, g, sum, g->size, what);
     free(sum);
     return status;
+}
+
+/* The same of a net's weights. */
+static ct_status check_among(const ct_solver *s, const ct_group *g, const ct_net *net)
+{
+    return (g->size <= 1) ? CT_OK : compare(s, g, ct_net_checksum(net, true), "weights");
+}
+
+/* What every rank has of the update rule, alike: not where codecs, parts, groups or rounds give
+ * each its own. */
+static bool states_are_alike(const ct_solver *s)
+{
+    ct_sync_state own;
+
+    if (s->exchange.sync.shards || (s->parts != NULL) || (s->outer != NULL) || (s->optex != NULL))
+        return false;
+    for (int i = 0; i < s->net->n_param; i++)
+        if (ct_sync_states_get(&s->exchange.states, i, 0, &own)) return false;
+    return s->step.home->kind == CT_DEVICE_CPU;
+}
+
+static ct_status hash_chunk(void *ctx, int64_t from, int64_t count, float *host)
+{
+    (void)from;
+    ct_hash_add(ctx, host, (size_t)count * sizeof(*host));
+    return CT_OK;
+}
+
+static ct_status check_states(ct_solver *s)
+{
+    ct_hash h;
+
+    if ((s->step.n_history == 0) || !states_are_alike(s)) return CT_OK;
+    ct_hash_init(&h);
+    for (int i = 0; i < s->step.n_history; i++)
+        CT_TRY(ct_storage_each(&s->step.history[i], 0, s->step.history[i].count, CT_STORAGE_READ,
+                               hash_chunk, &h));
+    return compare(s, &s->exchange.data, ct_hash_value(&h), "states of the update rule");
 }
 
 /* Parameters from i on that the same ranks share. */
@@ -214,6 +253,7 @@ ct_status ct_solver_check_weights(ct_solver *s)
     CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
     CT_TRY(check_replicas(s));
+    CT_TRY(check_states(s));
     for (int i = 0; (s->options.division != NULL) && (i < s->net->n_param); i += view.n_param) {
         const ct_param *p = view.param = &s->net->param[i];
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "framework/report/report.h"
+#include "framework/solver/solver_private.h"
 
 /* A student of a fixed teacher: y = 1 x + 0, from random inputs; dropout on request. */
 #define DATA(n)                                                                                    \
@@ -396,7 +397,8 @@ typedef struct rank_run {
     snap result;
     volatile int stop;
     double test;
-    float tamper; /* added to a weight of this rank */
+    float tamper;       /* added to a weight of this rank */
+    float tamper_state; /* … to a number of its last state */
 } rank_run;
 
 static ct_status run_solver(thread_rank *r)
@@ -407,6 +409,11 @@ static ct_status run_solver(thread_rank *r)
 
     if ((status == CT_OK) && (c->restore != NULL)) status = ct_solver_restore(t.solver, c->restore);
     if (status == CT_OK) ct_solver_net(t.solver)->weight_arena[0] += c->tamper;
+    if ((status == CT_OK) && (c->tamper_state != 0.0f)) {
+        ct_train_step *step = &t.solver->step;
+
+        status = ct_storage_put(&step->history[step->n_history - 1], 1, 1, &c->tamper_state);
+    }
     if (status == CT_OK) status = ct_solver_run(t.solver);
     if (((status == CT_OK) || (status == CT_STOPPED)) && (ct_solver_n_test(t.solver) > 0) &&
         (c->stop == 0))
@@ -538,6 +545,22 @@ static void test_differing_rank_is_named(void **state)
            "2 \\([0-9a-f]{16}\\)");
 }
 
+/* The average has not begun, so that nothing but the comparison of states looks at it. */
+static void test_differing_state_is_named(void **state)
+{
+    static const char text[] = BASE "max_iter: 5 checksum_interval: 2 snapshot_after_train: false "
+                                    "average { type: EMA decay: 0.5 start_iter: 1000 } " NET("4");
+    rank_run run[3] = { 0 };
+
+    (void)state;
+    assert_int_equal(run_ranks(3, false, text, NULL, run), CT_OK);
+    memset(run, 0, sizeof(run));
+    run[1].tamper_state = 0.5f;
+    assert_int_equal(run_ranks(3, false, text, NULL, run), CT_ERR_DIVERGED);
+    in_log("after iteration 2 the states of the update rule differ: 2 ranks have checksum "
+           "[0-9a-f]{16}, another one: 1 \\([0-9a-f]{16}\\)");
+}
+
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
 
 int main(void)
@@ -559,6 +582,7 @@ int main(void)
         TEST(test_resume_without_residuals),
         TEST(test_one_rank_hears_the_signal),
         TEST(test_differing_rank_is_named),
+        TEST(test_differing_state_is_named),
     };
 
     alarm(60);
