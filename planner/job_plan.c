@@ -191,6 +191,7 @@ static void deal(dealer *d, int n_kind, int64_t left)
         for (int k = 0; k < n_kind; k++) {
             if ((d->n[k] > 0) && ((first < 0) || (next_end(d, k) < next_end(d, first)))) first = k;
         }
+        if (first < 0) return; /* nobody to deal to */
         d->dealt[first]++;
     }
 }

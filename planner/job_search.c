@@ -495,9 +495,10 @@ static ct_status make_uniform(searcher *s)
 static double least_of(const stages *g)
 {
     int n = g->s->q->net->n_block, stages_n = g->c->n_stage;
-    double *least = calloc(2 * (size_t)n + 2, sizeof(*least)), *next = least + n + 1, answer;
+    double *least = calloc(2 * (size_t)n + 2, sizeof(*least)), *next, answer;
 
     if (least == NULL) return INFINITY;
+    next = least + n + 1;
     for (int b = 1; b <= n; b++) least[b] = INFINITY;
     for (int i = 0; i < stages_n; i++) {
         int64_t k = ct_job_in_flight(g->c, i);

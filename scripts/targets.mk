@@ -191,6 +191,13 @@ $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -o $@
 $(B)/fuzz_request: $(B)/tests/served_fake.o
 
+# analyzers of sources, for minutes: nothing new may come out of them; T=framework/data for a part,
+# ANALYZE=cppcheck for one of them
+.PHONY: analyze
+MPI_FLAGS = $(shell $(MPICC) --showme:compile 2>/dev/null || $(MPICC) -compile_info 2>/dev/null | tr ' ' '\n' | grep '^-[ID]')
+analyze: $(PB).h $(ONNX_PB).h $(B)/build_info.h $(READY).c $(B)/serve/api/page_html.h
+	$(Q)scripts/analyze/analyze.py --cc="$(CC)" --flags="$(CPPFLAGS) -std=c11 $(MPI_FLAGS)" $(ANALYZE:%=--tools=%) $(or $(filter $(T)%,$(SRC)),no-such-source)
+
 docs: $(B)/cortado
 	$(Q)$(B)/cortado info --config-reference > docs/config-reference.md
 

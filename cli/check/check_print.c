@@ -568,7 +568,7 @@ static ct_status run_dot(const char *kind, const char *file, const char *source)
     char *argv[] = { name, format, output, to, from, NULL };
     int state = 0, error = ENOMEM;
     ct_status status = CT_OK;
-    pid_t pid;
+    pid_t pid = 0;
 
     snprintf(format, sizeof(format), "-T%s", kind);
     if ((to != NULL) && (from != NULL)) error = posix_spawnp(&pid, name, NULL, NULL, argv, environ);

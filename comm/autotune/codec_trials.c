@@ -13,13 +13,11 @@
 
 static bool keeps(const ct_codec_tuner *a, int way)
 {
-    /* cppcheck-suppress arrayIndexOutOfBoundsCond ; a way is below ways.n */
     return (way > 0) && ct_codec_keeps(a->ways.way[way].ops, &a->ways.way[way].config);
 }
 
 static bool absorbs(const ct_codec_tuner *a, int way)
 {
-    /* cppcheck-suppress arrayIndexOutOfBoundsCond ; a way is below ways.n */
     return (way > 0) && a->ways.way[way].config.momentum_correction;
 }
 

@@ -112,8 +112,7 @@ static void sum_block_bf16(int64_t first, int n, const void *const *src, int n_s
     }
     for (int i = 0; i < n; ++i) out[i] = ct_bf16_from_f32(sum[i]);
     for (int j = 0; j < n_dst; ++j)
-        memcpy((uint16_t *)dst[j] + first, out, /* cppcheck-suppress uninitvar ; n are set */
-               sizeof(uint16_t) * (size_t)n);
+        memcpy((uint16_t *)dst[j] + first, out, sizeof(uint16_t) * (size_t)n);
 }
 
 static void sum_block_f16(int64_t first, int n, const void *const *src, int n_src, void *const *dst,
@@ -131,8 +130,7 @@ static void sum_block_f16(int64_t first, int n, const void *const *src, int n_sr
     }
     for (int i = 0; i < n; ++i) out[i] = ct_f16_from_f32(sum[i]);
     for (int j = 0; j < n_dst; ++j)
-        memcpy((uint16_t *)dst[j] + first, out, /* cppcheck-suppress uninitvar ; n are set */
-               sizeof(uint16_t) * (size_t)n);
+        memcpy((uint16_t *)dst[j] + first, out, sizeof(uint16_t) * (size_t)n);
 }
 
 /* Two ranks on a node are the common case, and need no block in between. */

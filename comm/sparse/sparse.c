@@ -119,7 +119,6 @@ static uint32_t among_few(const float *value, int64_t count, uint32_t from, int 
         int64_t more = 0, equal = 0;
 
         for (int64_t j = 0; j < held; ++j) {
-            /* cppcheck-suppress uninitvar ; `held` of them are set */
             more += (few[j] > few[i]);
             equal += (few[j] == few[i]);
         }

@@ -173,7 +173,6 @@ static void *map(const uring *u, size_t bytes, off_t what)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, u->fd, what);
 
-    /* cppcheck-suppress memleak ; the caller has it */
     return (at == MAP_FAILED) ? NULL : at;
 }
 

@@ -190,7 +190,7 @@ ct_status ct_feed_create(const ct_feed_options *options, ct_feed **feed_p)
     void *base = NULL;
     ct_status status = g->agree(g->ctx, make_local(options, &f));
 
-    CT_TRY_GOTO(status, err_release, status);
+    if (status != CT_OK) goto err_release;
     CT_TRY_GOTO(status, err_release, g->acquire(g->ctx, lay_out(f), &base, &f->handle));
     f->memory = base;
     if (g->node.rank == 0) status = start_head(f);

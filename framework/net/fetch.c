@@ -253,7 +253,7 @@ static ct_status rewrite_both(ct_net *net, const plan *visits)
     int nf = net->n_forward, nb = net->n_backward, room = (visits != NULL) ? 3 * visits->n : 0;
     ct_step *forward = calloc((size_t)(nf + room) + 1, sizeof(*forward));
     ct_step *backward = calloc((size_t)(nb + room) + 1, sizeof(*backward));
-    int *to = calloc((size_t)(nf + nb) + 2, sizeof(*to)), *back = to + nf + 1;
+    int *to = calloc((size_t)(nf + nb) + 2, sizeof(*to)), *back;
 
     if ((forward == NULL) || (backward == NULL) || (to == NULL)) {
         free(forward);
@@ -261,6 +261,7 @@ static ct_status rewrite_both(ct_net *net, const plan *visits)
         free(to);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the steps of a net");
     }
+    back = to + nf + 1;
     net->n_forward = rewrite(visits, net->forward, nf, 0, forward, to);
     net->n_backward = rewrite(visits, net->backward, nb, nf, backward, back);
     free(net->forward);

@@ -209,8 +209,7 @@ ct_status ct_net_lifetimes(ct_net *net)
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n_blob = (size_t)net->n_blob + 1;
     size_t n_most = 3 * n_blob + 3 * (size_t)CT_MAX_BUFFER * (size_t)net->n_layer;
-    ct_span *data = malloc(3 * n_blob * sizeof(data[0])), *diff = data + n_blob;
-    ct_span *back = diff + n_blob;
+    ct_span *data = malloc(3 * n_blob * sizeof(data[0])), *diff, *back;
     int end = net->n_forward + net->n_backward - 1;
 
     free(m->region);
@@ -222,6 +221,8 @@ ct_status ct_net_lifetimes(ct_net *net)
         free(data);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan of %zu regions", n_most);
     }
+    diff = data + n_blob;
+    back = diff + n_blob;
     for (size_t b = 0; b < 3 * n_blob; b++) data[b] = (ct_span){ 0, -1, false };
     for (int i = 0; i < m->graph.n_value; i++) {
         const ct_value *v = &m->graph.value[i];
