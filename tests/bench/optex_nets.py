@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETS = {  # model, batch of a point, accuracy to reach, iterations at most, tests' distance, batches of a test, rates of a step, limit
     "mnist": ("lenet", 16, 0.95, 240, 10, 10, (0.005, 0.01, 0.02), 0.95),
     "mnist256": ("lenet", 256, 0.95, 80, 4, 10, (0.005, 0.01, 0.02, 0.04), 1.03),
-    "cifar10": ("quick", 25, 0.45, 800, 20, 10, (0.00025, 0.0005, 0.001, 0.002), 1.02),
+    "cifar10": ("quick", 25, 0.45, 800, 20, 10, (0.0000625, 0.000125, 0.00025, 0.0005, 0.001), 1.02),
     "cifar10large": ("quick", 100, 0.45, 240, 10, 10, (0.00025, 0.0005, 0.001, 0.002), 1.02),
 }
 POINTS, FIRST_TUNED = 4, 100
