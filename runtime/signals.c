@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "framework/base/log.h"
+#include "framework/snapshot/owner.h"
 
 static const int handled[] = { SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGUSR2 };
 enum { N_HANDLED = sizeof(handled) / sizeof(handled[0]) };
@@ -28,6 +29,7 @@ static void end_at_once(int number)
     ct_plain_number(&t, CT_EXIT_NOT_BEGUN, 10);
     ct_ending_say(CT_LOG_INFO, text);
     ct_ending_clean();
+    ct_owner_clean();
     _exit(CT_EXIT_NOT_BEGUN);
 }
 
@@ -191,6 +193,7 @@ static void on_crash(int number, siginfo_t *info, void *context)
     compose(k, info, &t);
     ct_ending_say(CT_LOG_ERROR, text);
     ct_ending_clean();
+    ct_owner_clean();
     end_by(number);
 }
 

@@ -186,8 +186,8 @@ void ct_log_urgent(ct_log_level level, const char *file, int line, const char *f
     va_start(ap, fmt);
     compose(text, sizeof(text), level, file, line, fmt, ap, &said);
     va_end(ap);
-    copy_line(text);
     (void)ct_write_bounded(STDERR_FILENO, text, strlen(text), CT_ENDING_LIMIT_MS);
+    copy_line(text); /* as long as its disk takes */
 }
 
 /* ---- last words */

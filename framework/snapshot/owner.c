@@ -1,5 +1,7 @@
 #include "framework/snapshot/owner.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,6 +16,7 @@
 #include "framework/base/log.h"
 #include "framework/base/text.h"
 #include "framework/base/thread.h"
+#include "framework/snapshot/set_files.h"
 
 struct ct_owner {
     char path[PATH_MAX], mine[PATH_MAX]; /* PREFIX.owner; the name that is linked to it */
@@ -30,6 +33,31 @@ typedef struct finding {
     ct_owner_id id;
     struct stat file;
 } finding;
+
+/* Handlers have no other way to know what this process owns, or is about to. */
+static const char *volatile owned;
+static volatile int owned_fd;
+
+static void tell_handlers(const char *path, int fd)
+{
+    owned = NULL; /* they never see a path with another file's fd */
+    owned_fd = fd;
+    owned = path;
+}
+
+void ct_owner_clean(void)
+{
+    const char *path = owned;
+    struct stat ours, there;
+    int before = errno;
+
+    owned = NULL;
+    /* another may have taken it for gone and put its own there */
+    if ((path != NULL) && (fstat(owned_fd, &ours) == 0) && (stat(path, &there) == 0) &&
+        (ours.st_ino == there.st_ino) && (ours.st_dev == there.st_dev))
+        (void)unlink(path);
+    errno = before;
+}
 
 /* ---- who is who */
 
@@ -176,6 +204,7 @@ static bool try_open(ct_owner *o, const ct_owner_id *me)
     int fd = open(o->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 
     if (fd < 0) return false;
+    tell_handlers(o->path, fd);
     (void)write_id(fd, me, o->path);
     close(o->fd);
     o->fd = fd;
@@ -276,6 +305,75 @@ static ct_status take(ct_owner *o, const char *prefix, const ct_owner_options *o
     return CT_OK;
 }
 
+/* ---- what killed processes left */
+
+/* ".HOST.SPACE." in front of the number of a process: where that number means something. The boot
+ * is left out: after one no process has both its number and its start. */
+static void add_place(ct_text *name, const ct_owner_id *me)
+{
+    const char *space = strchr(me->space, '[');
+    size_t n;
+
+    space = (space != NULL) ? space + 1 : "";
+    n = strspn(space, "0123456789");
+    ct_text_add(name, ".%s.%.*s.", me->host, (int)n, space);
+}
+
+static void add_temporary(ct_text *name, const char *prefix, const char *what,
+                          const ct_owner_id *me)
+{
+    ct_text_add(name, "%s.%s", prefix, what);
+    add_place(name, me);
+    ct_text_add(name, "%ld.%llu", me->process, me->start);
+}
+
+void ct_owner_temporary(ct_text *name, const char *prefix, const char *what)
+{
+    ct_owner_id me;
+
+    ct_owner_self(&me);
+    add_temporary(name, prefix, what, &me);
+}
+
+/* "PROCESS.START" of a process that no longer runs. */
+static bool is_of_gone(const char *text)
+{
+    unsigned long long start;
+    char *end;
+    long process;
+
+    if (!isdigit((unsigned char)text[0])) return false;
+    process = strtol(text, &end, 10);
+    if ((end[0] != '.') || !isdigit((unsigned char)end[1])) return false;
+    start = strtoull(end + 1, &end, 10);
+    return (end[0] == '\0') && (start != 0) && (start_of(process) != start);
+}
+
+/* Those of one kind, of this host and name space. */
+static void remove_left(const char *prefix, const char *what, const ct_owner_id *me)
+{
+    const char *slash = strrchr(prefix, '/');
+    char *folder = ct_path_beside(prefix, ".");
+    DIR *d = (folder != NULL) ? opendir(folder) : NULL;
+    ct_text begin = { 0 };
+
+    ct_text_add(&begin, "%s.%s", (slash != NULL) ? slash + 1 : prefix, what);
+    add_place(&begin, me);
+    for (const struct dirent *e; (d != NULL) && !begin.failed && ((e = readdir(d)) != NULL);) {
+        char *path;
+
+        if ((strncmp(e->d_name, begin.text, begin.length) != 0) ||
+            !is_of_gone(e->d_name + begin.length))
+            continue;
+        path = ct_path_beside(prefix, e->d_name);
+        if (path != NULL) (void)unlink(path);
+        free(path);
+    }
+    if (d != NULL) closedir(d);
+    free(folder);
+    ct_text_destroy(&begin);
+}
+
 /* ---- while it is ours */
 
 static void *keep(void *arg)
@@ -303,16 +401,23 @@ static void *keep(void *arg)
 static ct_status create_mine(ct_owner *o, const char *prefix, const ct_owner_id *me)
 {
     int n = snprintf(o->path, sizeof(o->path), "%s.owner", prefix);
+    ct_text mine = { 0 };
+    bool fits;
 
-    if ((n < 0) || (n + 100 >= (int)sizeof(o->path)) ||
-        (snprintf(o->mine, sizeof(o->mine), "%s.owner.%s.%ld", prefix, me->host, me->process) < 0))
+    add_temporary(&mine, prefix, "owner", me);
+    fits = (n > 0) && !mine.failed && (mine.length < sizeof(o->mine));
+    if (fits) memcpy(o->mine, mine.text, mine.length + 1);
+    ct_text_destroy(&mine);
+    if (!fits)
         return CT_FAIL(CT_ERR_CONFIG, "snapshot_prefix has %zu characters: too many",
                        strlen(prefix));
     (void)unlink(o->mine); /* of a process of this number that was killed here */
+    ct_ending_file(o->mine);
     o->fd = open(o->mine, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (o->fd < 0)
         return CT_FAIL(CT_ERR_IO, "cannot write snapshots to snapshot_prefix \"%s\": %s", prefix,
                        strerror(errno));
+    tell_handlers(o->path, o->fd);
     return write_id(o->fd, me, o->mine);
 }
 
@@ -331,8 +436,10 @@ ct_status ct_owner_take(const char *prefix, const ct_owner_options *options, ct_
     status = create_mine(o, prefix, &self);
     if (status == CT_OK) status = take(o, prefix, options, &self);
     if (o->fd >= 0) (void)unlink(o->mine);
+    ct_ending_file(NULL);
     if (status == CT_OK) {
-        ct_ending_file(o->path);
+        remove_left(prefix, "owner", &self);
+        remove_left(prefix, "probe", &self);
         (void)pthread_mutex_init(&o->lock, NULL);
         (void)ct_cond_init(&o->change);
         o->runs = ct_thread_start(keep, o, &o->thread) == 0;
@@ -343,6 +450,7 @@ ct_status ct_owner_take(const char *prefix, const ct_owner_options *options, ct_
         *owner_p = o;
         return CT_OK;
     }
+    tell_handlers(NULL, -1);
     if (o->fd >= 0) close(o->fd);
     free(o);
     return status;
@@ -360,7 +468,7 @@ void ct_owner_release(ct_owner *o)
         pthread_mutex_unlock(&o->lock);
         pthread_join(o->thread, NULL);
     }
-    ct_ending_file(NULL);
+    tell_handlers(NULL, -1);
     /* only what is ours: it may have been taken for gone */
     if ((fstat(o->fd, &file) == 0) && (stat(o->path, &there) == 0) &&
         (file.st_ino == there.st_ino) && (file.st_dev == there.st_dev))

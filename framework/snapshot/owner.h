@@ -13,6 +13,7 @@
 #define CT_SNAPSHOT_OWNER_H
 
 #include "framework/base/status.h"
+#include "framework/base/text.h"
 
 typedef struct ct_owner_id {
     char host[64];
@@ -37,10 +38,17 @@ typedef struct ct_owner ct_owner;
 
 /** This process. */
 void ct_owner_self(ct_owner_id *id_p);
+/** Appends "PREFIX.WHAT.HOST.SPACE.PROCESS.START": a file that this process makes beside a prefix
+ * and removes at once. Of WHAT "owner" and "probe", who takes the prefix removes those that killed
+ *  processes of its host left. */
+void ct_owner_temporary(ct_text *name, const char *prefix, const char *what);
 /** Takes the prefix, whose directory must be there. Rank 0 calls it. CT_ERR_CONFIG: another
  *  training has it, which is named. CT_ERR_IO. */
 ct_status ct_owner_take(const char *prefix, const ct_owner_options *options, ct_owner **owner_p);
-/** Gives it back; NULL allowed. An end in a signal handler does it too (log.h). */
+/** Gives it back; NULL allowed. */
 void ct_owner_release(ct_owner *o);
+/** Removes the file of what this process owns, or is about to: for an end in a signal handler,
+ * beside ct_ending_clean(). */
+void ct_owner_clean(void);
 
 #endif

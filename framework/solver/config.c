@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/snapshot/owner.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/solver/average_precision.h"
 #include "framework/solver/solver_private.h"
@@ -252,8 +253,9 @@ ct_status ct_solver_check_prefix(const Ct__SolverParameter *p)
     warn(p);
     if ((p->snapshot_prefix == NULL) || (p->snapshot_prefix[0] == '\0')) return CT_OK;
     CT_TRY(ct_set_directories(p->snapshot_prefix));
-    ct_text_add(&probe, "%s.probe.%d", p->snapshot_prefix, (int)getpid());
+    ct_owner_temporary(&probe, p->snapshot_prefix, "probe");
     if (probe.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    ct_ending_file(probe.text);
     fd = ct_file_create(probe.text);
     if (fd < 0) {
         status = CT_FAIL(CT_ERR_IO, "cannot write snapshots to snapshot_prefix \"%s\": %s",
@@ -262,6 +264,7 @@ ct_status ct_solver_check_prefix(const Ct__SolverParameter *p)
         close(fd);
         unlink(probe.text);
     }
+    ct_ending_file(NULL);
     ct_text_destroy(&probe);
     return status;
 }

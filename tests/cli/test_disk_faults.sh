@@ -307,6 +307,39 @@ if command -v python3 >/dev/null; then
         MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs "$1" 0 '^\| all \| \| [1-9]' python3 "$ROOT/tests/faults/disk.py" "$1.jsonl" \
             --modes="$2" --ways="$3" --calls="$4" --most=1
     }
+    # a stop while the owner of the prefix is made leaves nothing
+    ${CC:-cc} -D_GNU_SOURCE -std=gnu11 -shared -fPIC -o stall.so "$ROOT/tests/faults/faults.c" -ldl
+    mkdir -p owned
+    owned="env LD_PRELOAD=./stall.so FAULT_IN=owned $train --set=snapshot_prefix=owned/s"
+    FAULT_LOG=calls runs owner_is_made 0 'Optimization Done' $owned
+    for call in 'C open owned/s.probe' 'W write .*owned/s.owner[.]' 'R unlink owned/s.owner[.].*'; do
+        at=$(sed -n "s#^\([0-9]*\) $call.*#\1#p" calls | tail -n 1)
+        rm -rf owned calls.$at
+        mkdir owned
+        FAULT="$at stall" FAULT_LOG=calls.$at $owned >out 2>&1 </dev/null &
+        pid=$!
+        for _ in $(seq 600); do
+            grep -q "^$at " calls.$at 2>/dev/null && break
+            sleep 0.05
+        done
+        kill -USR1 $pid
+        wait $pid
+        is stopped_as_owner_$at test $? = 76
+        is nothing_left_of_owner_$at test -z "$(ls owned)"
+    done
+    # the log on a disk that never answers again: whoever watches writes there, too
+    rm -rf owned
+    logged="$train --run=owned/r --start_seconds=2 --set=watchdog_seconds=2"
+    FAULT_LOG=calls.r env LD_PRELOAD=./stall.so FAULT_IN=owned $logged >out 2>&1 </dev/null
+    at=$(sed -n 's#^\([0-9]*\) W write .*/log.txt$#\1#p' calls.r | sed -n 10p)
+    rm -rf owned
+    runs log_hangs 6 'no progress for 2 s' env LD_PRELOAD=./stall.so FAULT_IN=owned FAULT="$at stall WCRSXI" $logged
+
+    # and stderr beside it
+    rm -rf owned
+    mkdir owned
+    runs output_hangs 6 '' sh -c "exec env LD_PRELOAD=./stall.so FAULT_IN=owned FAULT='$at stall WCRSXI' $logged 2>owned/err"
+
     disk set_not_renamed 'set of 2 ranks' EIO '^rename s_iter_8.solverstate'
     disk folder_not_synced 'digits' EIO '^fsync d$'
     disk weights_not_renamed 'weights' ENOSPC '^rename'

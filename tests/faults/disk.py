@@ -128,8 +128,8 @@ class Mode:
         return [(way, call) for way in ways for call in calls
                 if call[1] in WAYS[way][1] and (WAYS[way][0] != "short" or call[2] in SHORT) and re.search(pattern, words(call))]
 
-    def resume(self, folder, checksum, before):
-        """What goes wrong when a training goes on without a fault."""
+    def resume(self, folder, checksum, before, removes):
+        """What goes wrong when a training goes on without a fault. removes: the first one could remove its files."""
         os.makedirs(os.path.join(folder, "elsewhere"), exist_ok=True)
         code, out = job.run(job.launch(self.ranks, [*self.command, "--snapshot=auto"]), folder)
         begun = job.BEGUN.search(out)
@@ -148,7 +148,7 @@ class Mode:
             code, out = job.run(job.launch(self.ranks, [*self.command, f"--snapshot={name}"]), folder)
             if code != 0 or job.checksum(out) != checksum:
                 wrong.append(f"the set of {n} is no good: exit code {code}, {out[-300:]}")
-        rest = [n for n in contents(folder) if is_temporary(n)]
+        rest = [n for n in contents(folder) if is_temporary(n) and (removes or not re.search(r"\.owner\.|\.probe\.", n))]
         if rest:
             wrong.append(f"left after resume: {' '.join(rest)}")
         return wrong
@@ -162,12 +162,13 @@ class Mode:
         left = contents(folder)
         said = job.errors(out)
         temporary = [n for n in left if is_temporary(n)]
-        goes_on = kind == "R" or path.endswith("log.txt") or (not on and (what == "short" or kind == "X"))
+        goes_on = kind in "RX" or path.endswith("log.txt") or (not on and what == "short")
         wrong = []
         if code == 0 and goes_on:
             if checksum and job.checksum(out) != checksum:
                 wrong.append("went on to another checksum")
-            if left.keys() - set(temporary) != files.keys():
+            kept = left.keys() - set(temporary) - files.keys()
+            if not files.keys() <= left.keys() or (kept and kind != "R"):
                 wrong.append(f"went on to other files: {' '.join(left)}")
         elif code != 3:
             wrong.append(f"exit code {code}: {out[-300:]}")
@@ -181,7 +182,7 @@ class Mode:
         if temporary and "R" not in on and kind not in "R" and code == 3:
             wrong.append(f"left: {' '.join(temporary)}")
         if self.solver is not None:
-            wrong += self.resume(folder, checksum, left)
+            wrong += self.resume(folder, checksum, left, "R" not in on and kind != "R")
         return code, "; ".join(wrong)
 
 

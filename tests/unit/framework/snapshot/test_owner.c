@@ -253,8 +253,52 @@ static void test_not_what_is_no_longer_ours(void **state)
     assert_int_equal(unlink(path), 0);
     /* an end in a handler */
     assert_int_equal(take_as(NULL, 0, 0, &o), CT_OK);
-    ct_ending_clean();
+    ct_owner_clean();
     assert_false(is_there());
+    ct_owner_release(o);
+}
+
+/* Makes a file like those of ct_owner_temporary(), of another process. here: of this host. */
+static void put_left(const char *what, bool here, long process, unsigned long long start,
+                     const char *end, char *name)
+{
+    ct_text own = { 0 };
+    FILE *f;
+
+    ct_owner_temporary(&own, prefix, what);
+    assert_false(own.failed);
+    for (int i = 0; i < 2; i++) *strrchr(own.text, '.') = '\0';
+    (void)snprintf(name, 256, "%s%s.%ld.%llu%s", own.text, here ? "" : "0", process, start, end);
+    ct_text_destroy(&own);
+    f = fopen(name, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Who takes a prefix removes the files of killed processes of its host, and no others. */
+static void test_what_killed_processes_left(void **state)
+{
+    char gone[3][256], stays[5][256];
+    ct_owner_id self;
+    ct_owner *o = NULL;
+    pid_t child = fork();
+
+    (void)state;
+    if (child == 0) _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    ct_owner_self(&self);
+    assert_true(self.start > 0);
+    put_left("owner", true, child, self.start, "", gone[0]);
+    put_left("probe", true, child, self.start, "", gone[1]);
+    put_left("owner", true, self.process, self.start - 1, "", gone[2]); /* its number came again */
+    put_left("probe", true, self.process, self.start, "", stays[0]);
+    put_left("owner", false, child, self.start, "", stays[1]);
+    put_left("owner", true, child, self.start, "x", stays[2]);
+    put_left("other", true, child, self.start, "", stays[3]);
+    put_left("owner", true, child, 0, "", stays[4]); /* of a process that could not see its own */
+    assert_int_equal(take_as(NULL, 0, 0, &o), CT_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(access(gone[i], F_OK), -1);
+    for (int i = 0; i < 5; i++) assert_int_equal(unlink(stays[i]), 0);
     ct_owner_release(o);
 }
 
@@ -267,6 +311,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_another_host_without_a_sign, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_another_host_with_signs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_newcomers_race, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_killed_processes_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_what_is_no_longer_ours, set_up, tear_down),
     };
 
