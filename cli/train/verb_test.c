@@ -356,6 +356,7 @@ ct_status ct_verb_test(ct_call *call)
     if (status == CT_OK) status = make_net(&t);
     if (status == CT_OK)
         status = ((t.classes != NULL) || (t.boxes != NULL)) ? run_report(&t) : run(&t);
+    if (status == CT_OK) status = ct_report_close(t.report);
     ct_test_report_destroy(t.classes);
     ct_box_report_destroy(t.boxes);
     ct_report_destroy(t.report);

@@ -259,6 +259,7 @@ static ct_status train(training *t)
     if ((status == CT_OK) || (status == CT_STOPPED)) {
         CT_TRY(report_coding(t));
         CT_TRY(report_done(t, status, ct_clock_s() - start));
+        CT_TRY(ct_report_close(t->report));
     }
     return status;
 }

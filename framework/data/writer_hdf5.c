@@ -153,7 +153,7 @@ static ct_status hdf5_finish(ct_writer *w)
     fd = open(w->temporary, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return failed(w, "reopen the file");
     if (fsync(fd) != 0) status = failed(w, "sync the file");
-    close(fd);
+    if ((close(fd) != 0) && (status == CT_OK)) status = failed(w, "close the file");
     return status;
 }
 

@@ -34,24 +34,36 @@ typedef struct lmdb_state {
     ct_sample_buffer room;
 } lmdb_state;
 
+/* The file that LMDB writes, opened once more; -1 with errno. */
+static int open_data(const ct_writer *w, int flags)
+{
+    ct_text path = { 0 };
+    int fd = -1, why = ENOMEM;
+
+    ct_text_add(&path, w->single ? "%s" : "%s/data.mdb", w->temporary);
+    if (!path.failed) {
+        fd = open(path.text, flags | O_CLOEXEC);
+        why = errno;
+    }
+    ct_text_destroy(&path);
+    errno = why;
+    return fd;
+}
+
 /* LMDB calls a write that stopped midway an I/O error and forgets why: on a full disk, or where a
  * quota or limit ends. The file goes anyway, so we write on at its end until the system says why.
  */
 static int why_short(const ct_writer *w)
 {
     static const char zeros[64 << 10];
-    ct_text path = { 0 };
-    int fd, rc = EIO;
+    int fd = open_data(w, O_WRONLY | O_APPEND), rc = EIO;
 
-    ct_text_add(&path, w->single ? "%s" : "%s/data.mdb", w->temporary);
-    fd = path.failed ? -1 : open(path.text, O_WRONLY | O_APPEND | O_CLOEXEC);
     for (size_t n = 0; (fd >= 0) && (rc == EIO) && (n < 2 * (size_t)QUEUE_BYTES);
          n += sizeof(zeros)) {
         if (write(fd, zeros, sizeof(zeros)) < 0) rc = errno;
         if (rc == EINTR) rc = EIO;
     }
     if (fd >= 0) close(fd);
-    ct_text_destroy(&path);
     return rc;
 }
 
@@ -149,6 +161,20 @@ static ct_status lmdb_put(ct_writer *w, const ct_record *record)
     return ((s->n == QUEUE_RECORDS) || (s->bytes >= QUEUE_BYTES)) ? lmdb_flush(w) : CT_OK;
 }
 
+/* File systems may write at the close, and LMDB does not say how its own went. So the file is
+ * opened before that, and synced and closed behind it. A number of errno, or 0. */
+static int close_data(const ct_writer *w)
+{
+    lmdb_state *s = w->state;
+    int fd = open_data(w, O_RDWR | O_NOFOLLOW), why = (fd < 0) ? errno : 0;
+
+    mdb_env_close(s->env);
+    s->env = NULL;
+    if ((fd >= 0) && (fsync(fd) != 0)) why = errno;
+    if ((fd >= 0) && (close(fd) != 0) && (why == 0)) why = errno;
+    return why;
+}
+
 static ct_status lmdb_finish(ct_writer *w)
 {
     lmdb_state *s = w->state;
@@ -156,7 +182,10 @@ static ct_status lmdb_finish(ct_writer *w)
 
     CT_TRY(lmdb_flush(w));
     rc = mdb_env_sync(s->env, 1);
-    return (rc == 0) ? CT_OK : failed(w, rc);
+    if (rc != 0) return failed(w, rc);
+    rc = close_data(w);
+    if (rc == 0) return CT_OK;
+    return CT_FAIL(CT_ERR_IO, "cannot write LMDB %s: %s", w->path, strerror(rc));
 }
 
 static void lmdb_close(ct_writer *w)

@@ -205,10 +205,24 @@ ct_status ct_event_file_create(const char *folder, ct_event_file **f_p)
     return CT_OK;
 }
 
+ct_status ct_event_file_close(ct_event_file *f)
+{
+    ct_status status = CT_OK;
+    FILE *stream;
+
+    if (f == NULL) return CT_OK;
+    stream = f->stream;
+    f->stream = NULL;
+    if ((stream != NULL) && (fclose(stream) != 0))
+        status = CT_FAIL(CT_ERR_IO, "cannot write events to %s: %s", f->path, strerror(errno));
+    ct_event_file_destroy(f);
+    return status;
+}
+
 void ct_event_file_destroy(ct_event_file *f)
 {
     if (f == NULL) return;
-    if (f->stream != NULL) fclose(f->stream); /* every event was flushed and checked before */
+    if (f->stream != NULL) fclose(f->stream);
     free(f->path);
     free(f);
 }

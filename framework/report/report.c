@@ -124,11 +124,29 @@ err_destroy:
     return status;
 }
 
+ct_status ct_report_close(ct_report *r)
+{
+    ct_event_file *events;
+    ct_status status = CT_OK;
+    FILE *metrics;
+
+    if (r == NULL) return CT_OK;
+    metrics = r->metrics;
+    events = r->events;
+    r->metrics = NULL;
+    r->events = NULL;
+    if ((metrics != NULL) && (fclose(metrics) != 0))
+        status = CT_FAIL(CT_ERR_IO, "cannot write metrics to %s: %s", r->path, strerror(errno));
+    if (status == CT_OK) return ct_event_file_close(events);
+    ct_event_file_destroy(events);
+    return status;
+}
+
 void ct_report_destroy(ct_report *r)
 {
     if (r == NULL) return;
     progress_destroy(r->progress);
-    if (r->metrics != NULL) fclose(r->metrics); /* every line was flushed and checked before */
+    if (r->metrics != NULL) fclose(r->metrics);
     ct_event_file_destroy(r->events);
     free(r->path);
     free(r);

@@ -32,6 +32,9 @@ ct_status ct_report_spare(const char *path, const char *more);
 ct_status ct_report_spare_events(const char *folder, const char *more);
 /** Replaces the file, or appends to it. */
 ct_status ct_report_create(const ct_report_options *options, ct_report **report_p);
+/** Closes its files, after the last event; some file systems write only then. What is reported
+ * later goes into the log alone. NULL allowed. CT_ERR_IO, logged: what was written may be lost. */
+ct_status ct_report_close(ct_report *r);
 void ct_report_destroy(ct_report *r); /* NULL allowed; ends the progress line */
 
 /** Elements of all outputs of a net together: the length of an event's output[]. An output whose
@@ -118,6 +121,8 @@ typedef struct ct_event_file ct_event_file;
 
 /** Makes the folder, and a new file in it. CT_ERR_IO, CT_ERR_NOMEM. */
 ct_status ct_event_file_create(const char *folder, ct_event_file **f_p);
+/** Closes it and frees f. NULL allowed. CT_ERR_IO: what was written may be lost. */
+ct_status ct_event_file_close(ct_event_file *f);
 void ct_event_file_destroy(ct_event_file *f); /* NULL allowed */
 /** Appends "GROUP/NAME": v to a summary. */
 void ct_event_add_scalar(ct_text *summary, const char *group, const char *name, double v);

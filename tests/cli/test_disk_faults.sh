@@ -334,12 +334,12 @@ if command -v python3 >/dev/null; then
     at=$(sed -n 's#^\([0-9]*\) W write .*/log.txt$#\1#p' calls.r | sed -n 10p)
     rm -rf owned
     runs log_hangs 6 'no progress for 2 s' env LD_PRELOAD=./stall.so FAULT_IN=owned FAULT="$at stall WCRSXI" $logged
-
     # and stderr beside it
     rm -rf owned
     mkdir owned
     runs output_hangs 6 '' sh -c "exec env LD_PRELOAD=./stall.so FAULT_IN=owned FAULT='$at stall WCRSXI' $logged 2>owned/err"
 
+    disk closes_fail 'metrics,events,digits,digits in HDF5' EIO 'close (m.jsonl|events|data.mdb|train.h5)'
     disk set_not_renamed 'set of 2 ranks' EIO '^rename s_iter_8.solverstate'
     disk folder_not_synced 'digits' EIO '^fsync d$'
     disk weights_not_renamed 'weights' ENOSPC '^rename'

@@ -9,8 +9,9 @@
  *   FAULT="AT WHAT KINDS"    and of each later one of these kinds; short is ENOSPC then
  *   FAULT_CLOCK="AFTER BY"   from AFTER seconds on the clock of the day is BY seconds off
  *
- * Kinds: W writes, C makes or names a file, R removes one, S syncs, X closes, I reads. Of streams
- * those are seen that are opened, flushed and closed; what their buffers do in between is not.
+ * Kinds: W writes, C makes or names a file, R removes one, S syncs, X closes one that was open for
+ * writing, I reads, or closes another one. Of streams those are seen that are opened, flushed and
+ * closed; what their buffers do in between is not.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -66,18 +67,18 @@ static int is_meant(const char *path)
     return 0;
 }
 
-/* The top of the heap says what it is not, so that the next block ends the program with the heap's
- * lock held. */
+/* The top of the heap says what it is not, so that one of the next blocks ends the program with the
+ * heap's lock held. They are too small to have pages of their own. */
 static void break_heap(void)
 {
     size_t n = 1 << 16;
-    char *block = malloc(n);
-    char *volatile more;
 
-    if (block != NULL) memset(block + n, 0x7f, 16);
-    more = malloc(n << 6);
-    free(more);
-    abort();
+    for (int i = 0; i < 1000; i++) {
+        char *volatile block = malloc(n);
+
+        if (block != NULL) memset(block + n, 0x7f, 16);
+    }
+    _exit(99); /* nobody noticed */
 }
 
 /* What becomes of a call: a number of errno, SHORT, or 0 for nothing. */
@@ -310,10 +311,18 @@ int fdatasync(int fd)
     return (int)syscall(SYS_fdatasync, fd);
 }
 
+/* Of what was opened to be read nothing is written at the close; so a folder. */
+static char close_kind(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return ((flags >= 0) && ((flags & O_ACCMODE) == O_RDONLY)) ? 'I' : 'X';
+}
+
 /* As Linux does: whatever it returns, the number is free afterwards. */
 int close(int fd)
 {
-    int why = meet_fd('X', "close", fd);
+    int why = meet_fd(close_kind(fd), "close", fd);
     int rc = (int)syscall(SYS_close, fd);
 
     FAIL_IF(why);
@@ -333,7 +342,7 @@ int fflush(FILE *f)
 
 int fclose(FILE *f)
 {
-    int why = meet_fd('X', "fclose", fileno(f));
+    int why = meet_fd(close_kind(fileno(f)), "fclose", fileno(f));
     int rc = REAL(int, "fclose", FILE *)(f);
 
     FAIL_IF(why);
