@@ -360,7 +360,13 @@ static ct_status refuse(trial *t, const ct_memory_way *least)
         { 3, AS_IT_IS, true, true, 0 },         { AS_IT_IS, BLOCKS, true, true, SMALL_CHUNK },
     };
     double limit_mb = t->p->options->param->memory->limit_mb;
+    char limit[64];
 
+    if (limit_mb > 0)
+        snprintf(limit, sizeof(limit), "limit_mb: %g", limit_mb);
+    else
+        snprintf(limit, sizeof(limit), "memory: %s leaves a rank %.0f MiB", t->p->who,
+                 floor(ldexp(t->p->limit, -20)));
     t->speeds = NULL;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         ct_memory_way less;
@@ -369,14 +375,14 @@ static ct_status refuse(trial *t, const ct_memory_way *least)
         CT_TRY(look_at(t, &ways[i], &less));
         if ((double)less.need <= t->p->limit)
             return CT_FAIL(CT_ERR_CONFIG,
-                           "limit_mb: %g: the least is %.0f MiB%s; %s would fit, with %.0f MiB",
-                           limit_mb, ct_memory_mib(least->need), rank_of(t, least).text,
+                           "%s: the least is %.0f MiB%s; %s would fit, with %.0f MiB", limit,
+                           ct_memory_mib(least->need), rank_of(t, least).text,
                            text_of(&ways[i]).text, ct_memory_mib(less.need));
     }
     return CT_FAIL(CT_ERR_CONFIG,
-                   "limit_mb: %g: the least is %.0f MiB%s; no recomputation, no stage of ZeRO and "
-                   "no file makes it fit: take a smaller batch, or a larger limit",
-                   limit_mb, ct_memory_mib(least->need), rank_of(t, least).text);
+                   "%s: the least is %.0f MiB%s; no recomputation, no stage of ZeRO and no file "
+                   "makes it fit: take a smaller batch, or a larger limit",
+                   limit, ct_memory_mib(least->need), rank_of(t, least).text);
 }
 
 /* ---- the choice */
@@ -476,7 +482,7 @@ static ct_status choose(trial *t, int64_t asked, Ct__SolverParameter *param)
         say(t, &w, best, whose);
     } else {
         best = ct_memory_least(w.price, w.n);
-        if (param->memory->limit_mb > 0) return refuse(t, &w.price[best]);
+        if ((param->memory->limit_mb > 0) || t->p->enforced) return refuse(t, &w.price[best]);
         CT_WARN("memory: a rank needs %.0f MiB at least, but %s leaves it %.0f",
                 ct_memory_mib(w.price[best].need), t->p->who, ldexp(t->p->limit, -20));
     }

@@ -20,6 +20,7 @@ void ct_memory_plan_limit(ct_memory_plan *p, int n)
 
     p->runtime = ct_memory_resident_now();
     p->limit = ct_memory_limit_each(n, &p->who);
+    p->enforced = (p->limit > 0) && (strcmp(p->who, "the machine") != 0);
     if ((m == NULL) || !(m->limit_mb > 0)) return;
     p->limit = ldexp(m->limit_mb, 20);
     p->who = "limit_mb";

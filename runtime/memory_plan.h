@@ -31,6 +31,7 @@ typedef struct ct_memory_plan {
     ct_comm *comm;      /* the replicas; one that only plans, too               */
     double limit;       /* bytes of a rank; 0: none                             */
     const char *who;    /* whose limit it is                                    */
+    bool enforced;      /* whoever takes more is killed: a control group's, SLURM's */
     int64_t runtime;    /* what the process has before there is a net           */
     bool agrees;        /* every rank plans, and all go by what takes most: collective */
     const char *folder; /* of files: AUTO measures there how fast they are; NULL: it does not */

@@ -125,6 +125,10 @@ runs auto_said 0 'the model has 1000 GFLOP/s of a rank, and 2 GB/s read from its
 is auto_priced python3 -c 'import sys; a = [float(x) for x in sys.argv[1].split()]; exit(not (len(a) == 4 and a[1] < a[0] < a[2] < a[3]))' "$(priced)"
 runs auto_measured 0 'GB/s read from its files and [0-9.]+ written, measured' "$CORTADO" train $wide --set=memory.limit_mb=$limit --set=deterministic=false
 runs too_little 2 'limit_mb: 20: the least is [0-9]+ MiB; no recomputation, no stage of ZeRO and no file' "$CORTADO" train $wide --set=memory.limit_mb=20
+runs group_too_little 2 'memory: SLURM leaves a rank 20 MiB: the least is [0-9]+ MiB; no recomputation, no stage of ZeRO and no file' \
+    env SLURM_MEM_PER_NODE=20 "$CORTADO" train $wide
+is group_said_once test "$(grep -c '^E' out)" = 1
+runs group_enough 0 "of $all.0 MiB .SLURM" env SLURM_MEM_PER_NODE=$all "$CORTADO" train $wide --set=memory.zero=0
 runs host_too_little 2 "limit_mb: $((all - 4)): the least is [0-9]+ MiB; state: FILE would fit" "$CORTADO" train $wide --set=memory.limit_mb=$((all - 4)) --set=memory.state=HOST --set=memory.weights=HOST
 # all ranks choose alike
 runs limit_none_2 0 '' $JOB 2 "$CORTADO" train $wide --set=memory.zero=0
