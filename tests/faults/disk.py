@@ -13,8 +13,8 @@ full, dead or read-only from there on. A mode takes --most of these cases, evenl
  * leave no temporary file, where the disk lets it remove one;
  * and `train --snapshot=auto` must go on then without a fault, from the newest set whose name was there, to the same checksum.
 Where only a file cannot be removed, or a line not get into a run's log.txt (stderr has it), the command may go on to 0, with the files
-of a run without a fault. So it may after a failed close of the file that says who owns a prefix, or of a file that is synced once more
-behind it, as where LMDB closes one.
+of a run without a fault. So it may after a failed close of the file that says who owns a prefix, of a file without a name
+any more, or of one that is synced once more behind it, as where LMDB closes one.
 """
 import errno
 import hashlib
@@ -165,7 +165,7 @@ class Mode:
         said = job.errors(out)
         temporary = [n for n in left if is_temporary(n)]
         synced = any(c[0] > number and c[1] == "S" and c[3] == path for c in calls)
-        unwritten = kind == "X" and (synced or re.search(r"\.owner|\.probe", path))
+        unwritten = kind == "X" and (synced or re.search(r"\.owner|\.probe| \(deleted\)$", path))
         goes_on = kind == "R" or unwritten or path.endswith("log.txt") or (not on and what == "short")
         wrong = []
         if code == 0 and goes_on:

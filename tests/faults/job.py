@@ -1,7 +1,7 @@
 """What the programs of tests/faults share: a small training, its runs, and rows of results that are kept in a file.
 
 A row says what was tried and what came of it: `class` (a line of the table), `case` (unique in it), `wanted` (the exit codes that
-are right), `code` (the one that came) and `wrong` (why the case is wrong; empty: it is right). Cases that stand in the file are not
+are right), `code` (the one that came) and `wrong` (why the case is wrong; empty: it is right); some have a `note`. Cases that stand in the file are not
 tried again. --table prints counts, and what went wrong; the programs exit with 1 where anything did. CORTADO names the program, MPIRUN
 what starts ranks.
 """
@@ -11,9 +11,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORTADO = os.environ.get("CORTADO", os.path.join(ROOT, "cortado"))
@@ -33,6 +35,9 @@ SOLVER = """net: "../net.prototxt" base_lr: 0.05 lr_policy: "fixed" momentum: 0.
 max_iter: 12 display: 1 snapshot: 4 solver_mode: CPU random_seed: 7 deterministic: true
 """
 CHECKSUM = re.compile(r"weights after iteration (\d+): checksum ([0-9a-f]+)")
+# Open MPI 4.1.4 with PMIx 4.2.2: every rank is gone, and mpirun waits for a lock of its own, or ends by a fault in its own end, or by
+# a signal that comes when it hears none any more.
+LAUNCHER_HANGS, LAUNCHER_CRASHES = "mpirun hangs", "mpirun crashes"
 BEGUN = re.compile(r"resuming after (\d+) iterations")
 
 
@@ -62,6 +67,95 @@ def run(command, folder, limit=120):
     except subprocess.TimeoutExpired:
         return f"no end in {limit} s", ""
     return done.returncode, done.stdout
+
+
+class Started:
+    """A job that runs: `program` on so many ranks, behind `starter` (words), of which each rank writes its number into rank.N. Both streams
+    go to the file log, or to `stream`."""
+
+    def __init__(self, ranks, starter, program, folder, env=None, stream=None):
+        self.ranks, self.folder, self.starter, self.note = ranks, folder, starter, ""
+        shell = ["sh", "-c", "echo ${SLURM_JOB_ID:-} >step; echo $$ >rank.${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-0}}; "
+                 f"exec {program}"]
+        with open(os.path.join(folder, "log"), "ab") as log:
+            to = log if stream is None else stream
+            self.process = subprocess.Popen([*starter, *shell], cwd=folder, env=environment(env or ()), stdin=subprocess.DEVNULL,
+                                            stdout=to, stderr=to)
+
+    def log(self):
+        with open(os.path.join(self.folder, "log"), encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def pid(self, rank):
+        """None where the rank has not begun."""
+        try:
+            with open(os.path.join(self.folder, f"rank.{rank}"), encoding="ascii") as f:
+                return int(f.read())
+        except (OSError, ValueError):
+            return None
+
+    def wait_for_exec(self, rank):
+        """The process of a rank, as soon as it runs the program; None where the job ended before."""
+        while self.process.poll() is None:
+            pid = self.pid(rank)
+            try:
+                with open(f"/proc/{pid}/comm", encoding="ascii") as f:
+                    if f.read().strip() == os.path.basename(CORTADO)[:15]:
+                        return pid
+            except OSError:
+                pass
+            time.sleep(0.001)
+        return None
+
+    def told(self, code):
+        """An exit code as shells have it, or LAUNCHER_HANGS, LAUNCHER_CRASHES, with a note of where; None: no end yet."""
+        if code is None and self.starter and not self.left():
+            self.note = waits(self.process.pid)
+            return LAUNCHER_HANGS
+        if code is not None and code < 0 and self.starter:
+            frames = re.findall(r"^\[.*?\] (?:/\S*/)?(\S+\.so\S*|mpirun\S*)\[", self.log(), re.M)
+            self.note = f"signal {-code} " + " < ".join(frames)
+            return LAUNCHER_CRASHES
+        return 128 - code if code is not None and code < 0 else code
+
+    def left(self):
+        """The ranks whose process still runs."""
+        return [r for r in range(self.ranks) if state(self.pid(r)) not in "ZX"]
+
+    def end(self):
+        """Kills what is there of it."""
+        for rank in self.left():
+            os.kill(self.pid(rank), signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+
+
+def state(pid):
+    """A letter of /proc; X: it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
+def processor_s(pid):
+    """What a process has had of processors; infinite where it is gone."""
+    try:
+        with open(f"/proc/{pid}/schedstat", encoding="ascii") as f:
+            return 1e-9 * int(f.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return float("inf")
+
+
+def waits(pid):
+    """What the threads of a process wait in: functions, from the inmost on."""
+    if not shutil.which("gdb"):
+        return "no gdb to look"
+    done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 10"], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace", check=False)
+    threads = done.stdout.split("\nThread ")[1:]
+    return "; ".join(" < ".join(re.findall(r"^#\d+ +(?:0x\w+ in )?(\w+)", t, re.M)) for t in threads)
 
 
 def checksum(out):
@@ -118,8 +212,10 @@ class Results:
     def has(self, name, case):
         return (name, case) in self.done
 
-    def add(self, name, case, wanted, code, wrong):
+    def add(self, name, case, wanted, code, wrong, note=""):
         row = {"class": name, "case": case, "wanted": wanted, "code": code, "wrong": wrong}
+        if note:
+            row["note"] = note
         self.rows.append(row)
         self.done.add((name, case))
         with open(self.path, "a", encoding="utf-8") as f:
