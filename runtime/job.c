@@ -11,6 +11,7 @@
 #include "framework/base/log.h"
 #include "runtime/compute.h"
 #include "runtime/signals.h"
+#include "runtime/team_wait.h"
 
 /* ---- error lines of ranks other than 0, held back until it is clear who else has them
  *
@@ -238,7 +239,9 @@ ct_status ct_job_join(ct_job *job, MPI_Comm of)
 ct_status ct_job_threads(ct_job *job, int wanted)
 {
     CT_TRY(ct_threads_set(job->node, wanted, &job->threads));
-    return ct_threads_log(job->node, &job->threads);
+    CT_TRY(ct_threads_log(job->node, &job->threads));
+    ct_team_wait_stop(job->team_wait);
+    return ct_team_wait_start(job->threads.n, job->threads.n_core, &job->team_wait);
 }
 
 ct_status ct_job_open_groups(ct_job *job)
@@ -307,6 +310,7 @@ ct_status ct_job_broadcast(ct_job *job, void **data_p, size_t *size_p)
 
 void ct_job_leave(ct_job *job)
 {
+    ct_team_wait_stop(job->team_wait);
     ct_data_group_close(job->reading);
     if (job->data_comm != job->comm) ct_comm_destroy(job->data_comm);
     ct_comm_destroy(job->comm);

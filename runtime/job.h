@@ -57,8 +57,9 @@ typedef struct ct_job {
     ct_group_mpi group_mpi[3]; /* behind those                                                  */
     struct ct_data_group *reading; /* how data is read together: group.h; NULL: each for itself */
     ct_threads threads;
-    bool shares_gpu;       /* another rank of this host computes on the same one */
-    double gpu_bytes;      /* that this rank's GPU has; 0: it computes on the CPU */
+    struct ct_team_wait *team_wait; /* NULL: threads wait as their OpenMP has it */
+    bool shares_gpu;                /* another rank of this host computes on the same one */
+    double gpu_bytes;               /* that this rank's GPU has; 0: it computes on the CPU */
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
     ct_watchdog *watchdog; /* of the start, set before ct_job_start(); may be NULL */
     ct_failure_notice *failure; /* where nobody ends the job; NULL: none */
