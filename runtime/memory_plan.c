@@ -10,7 +10,7 @@
 #include "framework/base/memory.h"
 #include "framework/snapshot/state_copy.h"
 #include "framework/solver/update_rule.h"
-#include "framework/tensor/storage_bf16.h"
+#include "framework/tensor/storage_forms.h"
 #include "framework/tensor/storage_shard.h"
 #include "runtime/job_memory.h"
 

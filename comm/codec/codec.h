@@ -145,6 +145,8 @@ typedef struct ct_codec_stats {
 #define CT_CODEC_MOMENTUM "update_momentum" /* U */
 #define CT_CODEC_RATE     "residual_rate"   /* in which V counts: one number */
 
+enum { CT_CODEC_STATES = 6 /* of one object, at most */ };
+
 /** What must survive a restart. */
 typedef struct ct_codec_state {
     const char *name; /* one of the two above, "powersgd_q" …                      */

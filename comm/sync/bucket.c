@@ -8,6 +8,7 @@
 #include "comm/codec/codec_types.h"
 #include "comm/codec/select.h"
 #include "framework/base/clock.h"
+#include "framework/base/hash.h"
 #include "framework/base/rng.h"
 
 /* ---- making it */
@@ -200,6 +201,51 @@ static void trace(const ct_bucket *b)
     }
 }
 
+/* ---- checksums of what the codec keeps from step to step */
+
+static bool has_sums(const ct_bucket *b)
+{
+    return b->config->verify && b->cut.coded && (b->ops->state != NULL) && !on_device(b);
+}
+
+static uint64_t sum_of(const ct_codec_state *s)
+{
+    ct_hash h;
+
+    ct_hash_init(&h);
+    ct_hash_add(&h, s->data, (size_t)s->count * sizeof(*s->data));
+    return ct_hash_value(&h);
+}
+
+static void note_sums(ct_bucket *b)
+{
+    ct_codec_state s;
+
+    b->sums_hold = has_sums(b);
+    for (int k = 0; b->sums_hold && (k < CT_CODEC_STATES) && b->ops->state(b->coded, k, &s); ++k)
+        b->codec_sum[k] = sum_of(&s);
+}
+
+static ct_status check_sums(ct_bucket *b)
+{
+    bool hold = b->sums_hold;
+    ct_codec_state s;
+
+    b->sums_hold = false;
+    for (int k = 0; hold && (k < CT_CODEC_STATES) && b->ops->state(b->coded, k, &s); ++k)
+        if (sum_of(&s) != b->codec_sum[k])
+            return CT_FAIL(CT_ERR_DIVERGED,
+                           "verify_memory: this rank's %s of %s, compression %s, is not what "
+                           "iteration %lld left: its memory has changed by itself",
+                           s.name, b->key, b->ops->name, (long long)b->iteration);
+    return CT_OK;
+}
+
+void ct_bucket_forget_sums(ct_bucket *b)
+{
+    b->sums_hold = false;
+}
+
 /* ---- a step */
 
 /* What is over the limit of the norm, a rank's share of it, counts less. Who accumulates it in a
@@ -365,7 +411,11 @@ static bool clips(const ct_bucket *b)
 
 ct_status ct_bucket_leave(ct_bucket *b, const ct_codec_step *step)
 {
-    bool dense = take_step(b, step);
+    ct_status status = check_sums(b);
+    bool dense;
+
+    if (status != CT_OK) return status;
+    dense = take_step(b, step);
 
     b->left_at = ct_clock_s();
     b->traced_at = ct_trace_start(b->trace);
@@ -451,6 +501,7 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
         b->n_dense += 1;
     }
     if ((b->traced_at > 0) && !b->silent) trace(b);
+    note_sums(b);
     atomic_store(&b->state, b->shards ? CT_BUCKET_OWNED : CT_BUCKET_LANDED);
     return CT_OK;
 }

@@ -74,8 +74,10 @@ typedef struct ct_bucket {
     int64_t coded_bytes;   /* what this rank encoded in the last coded use, … */
     int64_t coded_before;  /* … since what it had before                */
     int64_t iteration;
-    ct_codec_step step; /* with its own rate */
-    const float *mean;  /* [cut.count] freeze_variance: of the rule, set before a step; borrowed */
+    ct_codec_step step;                  /* with its own rate */
+    bool sums_hold;                      /* codec_sum says what its codec keeps */
+    uint64_t codec_sum[CT_CODEC_STATES]; /* XXH64 of each state, under config->verify */
+    const float *mean; /* [cut.count] freeze_variance: of the rule, set before a step; borrowed */
 } ct_bucket;
 
 /** b is zeroed but for comm, config, range, key, grad and cut. Collective, in one order on all
@@ -112,6 +114,9 @@ bool ct_bucket_moved(ct_bucket *b);
 /** Of a coded one: iterations before this one are dense in any case, the warm-up's or a part of
  *  them. */
 int64_t ct_bucket_dense_until(const ct_bucket *b);
+
+/** What its codec keeps was written from outside: the next use does not check it. */
+void ct_bucket_forget_sums(ct_bucket *b);
 
 /** As ct_coll_ops.pending. */
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);

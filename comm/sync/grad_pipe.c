@@ -489,8 +489,9 @@ bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_codec_state *out)
 ct_status ct_grad_pipe_restored(ct_grad_pipe *gp)
 {
     for (int i = 0; i < gp->n_bucket; ++i) {
-        const ct_bucket *b = &gp->bucket[i];
+        ct_bucket *b = &gp->bucket[i];
 
+        ct_bucket_forget_sums(b);
         if ((b->coded != NULL) && (b->ops->restored != NULL)) CT_TRY(b->ops->restored(b->coded));
     }
     return CT_OK;

@@ -100,6 +100,7 @@ typedef struct ct_grad_pipe_config {
     bool nesterov;
     bool reproducible;   /* sums whose bits depend on the gradients alone: comm/collective/repro.h;
                             needs the   codec "none", and ranges at multiples of 16 elements       */
+    bool verify;         /* what codecs keep has checksums between steps; on the host        */
     bool deterministic;  /* no algorithm that may add in another order in another run  */
     int tune_iterations; /* steps, after the first, that try algorithms where allreduce is "auto",
                             and again as many, but at least 8, for AUTO progress; 8 in between

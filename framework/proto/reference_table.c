@@ -1079,6 +1079,11 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.type",
       "Update rule, `SGD` (with momentum) or another of [these](#update-rules); or `OptEx` "
       "([OptEx](optex.md))." },
+    { "SolverParameter.verify_memory",
+      "Cortado: states of the update rule, sums and weights that lie in shards, and what codecs "
+      "leave "
+      "behind have checksums from each write to the next read, and the job ends where memory has "
+      "changed by itself. On the CPU. See training.md for its cost." },
     { "SolverParameter.warmup", "Cortado: linear warm-up of the learning rate." },
     { "SolverParameter.warmup_iter",
       "Intel: iterations in which the rate rises from `warmup_start_lr` to `base_lr`; 0: none." },

@@ -8,7 +8,7 @@
 #include "framework/math/math.h"
 #include "framework/net/step_after.h"
 #include "framework/snapshot/snapshot.h"
-#include "framework/tensor/storage_bf16.h"
+#include "framework/tensor/storage_forms.h"
 
 static void beat(const ct_train_step *t, const char *what)
 {
@@ -527,13 +527,23 @@ static ct_status find_shard(ct_train_step *t)
     return CT_OK;
 }
 
-/* As long as what learns, or this rank's shard of it; open NULL: in memory. */
+/* In memory, where nobody says otherwise. */
+static ct_storage_open_fn usual_open(const ct_train_step *t)
+{
+    return t->param->verify_memory ? ct_storage_open_checked : ct_storage_open_fixed;
+}
+
+/* As long as what learns, or this rank's shard of it; open NULL: the usual one. what: for messages.
+ */
 static ct_status open_storage(const ct_train_step *t, ct_storage_open_fn open, void *ctx,
-                              ct_storage *s)
+                              const char *what, ct_storage *s)
 {
     const ct_net *net = t->net;
 
-    if (open == NULL) open = ct_storage_open_fixed;
+    if (open == NULL) {
+        open = usual_open(t);
+        ctx = (void *)(uintptr_t)what;
+    }
     if (t->sync->shards)
         return ct_storage_open_shard(&t->shard, open, ctx, t->home, net->grad_count, s);
     return open(ctx, t->home, net->grad_count, s);
@@ -541,9 +551,18 @@ static ct_status open_storage(const ct_train_step *t, ct_storage_open_fn open, v
 
 static ct_status add_history(ct_train_step *t, const char *name)
 {
-    CT_TRY(open_storage(t, t->open_state, t->open_state_ctx, &t->history[t->n_history]));
+    CT_TRY(open_storage(t, t->open_state, t->open_state_ctx, name, &t->history[t->n_history]));
     t->history_name[t->n_history++] = name;
     return CT_OK;
+}
+
+/* What lies elsewhere than in memory has forms of its own. */
+static ct_status check_verify(const ct_train_step *t)
+{
+    if (!t->param->verify_memory || ((t->open_state == NULL) && (t->open_weights == NULL)))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "verify_memory and memory { } with weights or states in files do "
+                                  "not go together");
 }
 
 /* Gradients in 16 bits are those that are kept; others have 32. */
@@ -576,7 +595,8 @@ static ct_status open_kept(ct_train_step *t)
 
     if (narrow) CT_TRY(check_narrow(t, window, waits));
     if (!window || !waits || !(t->sync->shards || narrow)) return CT_OK;
-    return open_storage(t, narrow ? ct_storage_open_bf16 : NULL, NULL, &t->kept);
+    return open_storage(t, narrow ? ct_storage_open_bf16 : NULL, NULL, "sums of gradients",
+                        &t->kept);
 }
 
 static ct_status open_squares(ct_train_step *t)
@@ -607,6 +627,7 @@ static ct_status open_home(ct_train_step *t)
 /* Those that come and go. */
 static ct_status open_visits(ct_train_step *t)
 {
+    static const char weights[] = "weights";
     const ct_net *net = t->net;
     ct_shard own = { .n = 0 };
     ct_status status;
@@ -616,13 +637,14 @@ static ct_status open_visits(ct_train_step *t)
     t->visit_from = &t->weights;
     t->n_staying = ct_net_staying(net);
     if (t->n_staying == 0)
-        return open_storage(t, t->open_weights, t->open_weights_ctx, &t->weights);
+        return open_storage(t, t->open_weights, t->open_weights_ctx, weights, &t->weights);
     t->staying = ct_storage_at(net->options.dev, net->weight_arena, t->n_staying);
     status = ct_shard_add_from(&t->shard, t->n_staying, &own);
     if (status == CT_OK)
         status = ct_storage_open_shard(
-            &own, (t->open_weights != NULL) ? t->open_weights : ct_storage_open_fixed,
-            t->open_weights_ctx, t->home, net->grad_count, &t->weights);
+            &own, (t->open_weights != NULL) ? t->open_weights : usual_open(t),
+            (t->open_weights != NULL) ? t->open_weights_ctx : (void *)(uintptr_t)weights, t->home,
+            net->grad_count, &t->weights);
     ct_shard_destroy(&own);
     return status;
 }
@@ -635,7 +657,8 @@ static ct_status open_weights(ct_train_step *t)
     if ((t->open_weights != NULL) && (net->grad_count > 0))
         return CT_FAIL(CT_ERR_ARG, "weights lie elsewhere, and come for no step of net \"%s\"",
                        net->name);
-    if (ct_host_update_is_open(&t->host)) return open_storage(t, NULL, NULL, &t->weights);
+    if (ct_host_update_is_open(&t->host))
+        return open_storage(t, NULL, NULL, "weights", &t->weights);
     t->weights = ct_storage_at(net->options.dev, net->weight_arena, net->grad_count);
     return CT_OK;
 }
@@ -748,6 +771,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     t->frozen = calloc((size_t)net->n_param + 1, sizeof(*t->frozen));
     if ((t->landed == NULL) || (t->frozen == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
+    CT_TRY(check_verify(t));
     CT_TRY(find_shard(t));
     CT_TRY(open_home(t));
     CT_TRY(open_weights(t));

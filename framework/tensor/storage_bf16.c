@@ -1,4 +1,4 @@
-#include "framework/tensor/storage_bf16.h"
+#include "framework/tensor/storage_forms.h"
 
 #include <inttypes.h>
 

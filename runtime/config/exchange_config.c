@@ -625,6 +625,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
                                            ct_update_rule_has_ratio(ct_update_rule_type(param)));
     config->reproducible = (param->reproducible_sum != 0);
     config->deterministic = (param->deterministic != 0);
+    config->verify = (param->verify_memory != 0);
     /* what was fastest this time may add in another order than what is next time */
     config->tune_iterations = param->deterministic ? 0 : comm->tune_iterations;
     CT_TRY(progress_kind(comm, &config->progress));

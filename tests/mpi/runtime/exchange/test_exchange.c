@@ -196,6 +196,53 @@ static int compressed(ct_comm *c)
     return fault;
 }
 
+/* One bit of what TOPK leaves behind changes between two steps, here on all ranks: each says so,
+ * and the step ends. Steps without such a thing, and one after numbers from outside, go on. */
+static int verified(ct_comm *c)
+{
+    Ct__SolverParameter param = CT__SOLVER_PARAMETER__INIT;
+    Ct__CompressionParameter topk = CT__COMPRESSION_PARAMETER__INIT;
+    Ct__CommParameter comm = CT__COMM_PARAMETER__INIT;
+    float *arena = malloc(sizeof(*arena) * COUNT);
+    ct_net net;
+    ct_param list[N_PARAM];
+    ct_exchange x = { .data = { .size = 0 } };
+    ct_exchange_mpi *mpi = NULL;
+    ct_sync_state v;
+    const ct_transport *t;
+    ct_status status = CT_OK;
+    int fault = 0, landed[N_PARAM] = { 0 };
+
+    topk.type = CT__COMPRESSION_PARAMETER__TYPE__TOPK;
+    topk.density = 0.02f;
+    topk.min_bytes = 4 * 18000;
+    topk.exchange = CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__ALLGATHER;
+    topk.has_exchange = true;
+    comm.overlap = 0;
+    param.compression = &topk;
+    param.comm = &comm;
+    param.verify_memory = 1;
+    fake_net(&net, list, arena);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_OK);
+    if (fault > 0) return fault;
+    fault += one_step(&x, arena, 0);
+    fault += one_step(&x, arena, 1);
+    fault += MPI_FAULT_UNLESS(ct_sync_states_get(&x.states, 0, 0, &v));
+    v.data[17] += 1.0f;
+    fault += MPI_FAULT_UNLESS(x.states.restored(x.states.ctx) == CT_OK);
+    fault += one_step(&x, arena, 2);
+    ((uint32_t *)(void *)v.data)[17] ^= 1u;
+    t = &x.sync.transport;
+    fault += MPI_FAULT_UNLESS(x.sync.ops->begin(&x.sync, 3, 1, 1) == CT_OK);
+    for (int p = 0; (p < N_LEARNED) && (status == CT_OK); ++p) status = t->ops->ready(t->ctx, p);
+    if (status == CT_OK) status = t->ops->finish(t->ctx, note_landed, landed);
+    fault += MPI_FAULT_UNLESS(status == CT_ERR_DIVERGED);
+    fault += MPI_FAULT_UNLESS(landed[0] == 0);
+    ct_exchange_mpi_destroy(mpi); /* the first bucket has not left, nor has any other */
+    free(arena);
+    return fault;
+}
+
 /* A device's library that sums at once. */
 static int n_added;
 
@@ -392,6 +439,12 @@ static void test_compressed(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(compressed)), 0);
 }
 
+static void test_verified(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(verified)), 0);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -405,9 +458,8 @@ static void test_on_device(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_dense),
-    cmocka_unit_test(test_compressed),
-    cmocka_unit_test(test_errors),
+    cmocka_unit_test(test_dense),     cmocka_unit_test(test_compressed),
+    cmocka_unit_test(test_errors),    cmocka_unit_test(test_verified),
     cmocka_unit_test(test_on_device),
 };
 

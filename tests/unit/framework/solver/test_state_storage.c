@@ -148,6 +148,7 @@ static void compare(const char *fields, int n, int wide, bool absorbs)
     job j = { .fields = fields, .n = n, .wide = wide, .absorbs = absorbs, .max_iter = 4 };
     run here = run_job(&j), away, whole, part;
     ct_text set = set_of(4), other;
+    char verified[512];
 
     j.away = true;
     away = run_job(&j);
@@ -155,6 +156,13 @@ static void compare(const char *fields, int n, int wide, bool absorbs)
     assert_same(&here, &away, fields);
     assert_true(away.tally.opened > 0);
     assert_true(away.tally.wants > 0);
+    snprintf(verified, sizeof(verified), "%s verify_memory: true", fields);
+    j.away = false;
+    j.fields = verified;
+    whole = run_job(&j);
+    assert_same(&here, &whole, verified);
+    free(whole.weight);
+    j.fields = fields;
     if ((set.length != other.length) || (memcmp(set.text, other.text, set.length) != 0))
         fail_msg("%s: other files", fields);
 
@@ -260,6 +268,33 @@ static void test_range_kept(void **state)
         test_solver_destroy(&t);
         test_solver_teardown(NULL);
         test_solver_setup(NULL);
+    }
+}
+
+/* A number that somebody else changes between two steps ends the run, and the line names it. */
+static void test_memory_changes(void **state)
+{
+    for (int h = 0; h < 3; h++) {
+        char text[2048], want[128];
+        test_solver t;
+        ct_storage_range r;
+
+        (void)state;
+        snprintf(text, sizeof(text),
+                 "type: 'Adam' momentum: 0.9 verify_memory: true average { type: EMA decay: 0.5 } "
+                 "snapshot_after_train: false " FIELDS NET,
+                 test_solver_dir(), 6, "CPU", 6, SMALL);
+        assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
+        assert_int_equal(ct_solver_steps(t.solver, 3), CT_OK);
+        assert_int_equal(
+            ct_storage_want(&t.solver->step.history[h], NULL, 2, 1, CT_STORAGE_READ, &r), CT_OK);
+        *(uint32_t *)(void *)r.data ^= 1u;
+        assert_int_equal(ct_storage_done(&r, NULL), CT_OK);
+        assert_int_equal(ct_solver_steps(t.solver, 1), CT_ERR_DIVERGED);
+        snprintf(want, sizeof(want), "of this rank's %s are not what was written there",
+                 t.solver->step.history_name[h]);
+        test_log_holds(want);
+        test_solver_destroy(&t);
     }
 }
 
@@ -502,6 +537,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_norms, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_chunks, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_range_kept, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_memory_changes, test_solver_setup,
+                                        test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_recording, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_places, test_solver_setup, test_solver_teardown),
     };

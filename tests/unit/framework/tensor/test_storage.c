@@ -4,13 +4,14 @@
 #include "tests/away_storage.h"
 
 #include "framework/base/bf16.h"
-#include "framework/tensor/storage_bf16.h"
+#include "framework/tensor/storage_forms.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const ct_storage_open_fn forms[] = { ct_storage_open_fixed, away_storage_open };
+static const ct_storage_open_fn forms[] = { ct_storage_open_fixed, away_storage_open,
+                                            ct_storage_open_checked };
 enum { N_FORM = sizeof(forms) / sizeof(forms[0]), MANY = 2 * CT_STORAGE_CHUNK + 77 };
 
 static ct_storage open_form(int form, int64_t count)
@@ -246,6 +247,52 @@ static void test_borrowed(void **state)
     assert_int_equal(ct_storage_close(&s), CT_OK);
 }
 
+/* One bit that changes in between is found by the next range that has its block: one that reads,
+ * one that updates, one that overwrites a part of the block; not by one that overwrites all of it.
+ */
+static void test_checked(void **state)
+{
+    enum { N = 2 * CT_STORAGE_CHECKED_BLOCK + 100, LAST = N - 1 };
+    static const struct {
+        int64_t from, count;
+        ct_storage_use use;
+        ct_status want;
+    } next[] = {
+        { LAST, 1, CT_STORAGE_READ, CT_ERR_DIVERGED },
+        { LAST - 50, 3, CT_STORAGE_READ, CT_ERR_DIVERGED }, /* beside it */
+        { 0, N, CT_STORAGE_UPDATE, CT_ERR_DIVERGED },
+        { LAST - 50, 51, CT_STORAGE_WRITE, CT_ERR_DIVERGED },
+        { 0, 2 * CT_STORAGE_CHECKED_BLOCK, CT_STORAGE_UPDATE, CT_OK }, /* other blocks */
+        { 0, N, CT_STORAGE_WRITE, CT_OK },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
+        ct_storage s;
+        ct_storage_range a, b;
+
+        assert_int_equal(ct_storage_open_checked((char[]){ "momentum" }, ct_device_cpu(), N, &s),
+                         CT_OK);
+        assert_int_equal(ct_storage_want(&s, NULL, 0, N, CT_STORAGE_WRITE, &a), CT_OK);
+        for (int64_t k = 0; k < N; k++) a.data[k] = at(k);
+        assert_int_equal(ct_storage_done(&a, NULL), CT_OK);
+        /* two that share a block, given back in the order in which they were wanted */
+        assert_int_equal(ct_storage_want(&s, NULL, 0, 9, CT_STORAGE_UPDATE, &a), CT_OK);
+        assert_int_equal(ct_storage_want(&s, NULL, 9, 9, CT_STORAGE_UPDATE, &b), CT_OK);
+        a.data[8] = 1.0f;
+        assert_int_equal(ct_storage_done(&a, NULL), CT_OK);
+        b.data[0] = 2.0f;
+        assert_int_equal(ct_storage_done(&b, NULL), CT_OK);
+        assert_int_equal(ct_storage_want(&s, NULL, 0, N, CT_STORAGE_READ, &a), CT_OK);
+        ((uint32_t *)(void *)a.data)[LAST] ^= 1u;
+        assert_int_equal(ct_storage_done(&a, NULL), CT_OK);
+        assert_int_equal(ct_storage_want(&s, NULL, next[i].from, next[i].count, next[i].use, &a),
+                         next[i].want);
+        if (next[i].want == CT_OK) assert_int_equal(ct_storage_done(&a, NULL), CT_OK);
+        assert_int_equal(ct_storage_close(&s), CT_OK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_overlaps),     cmocka_unit_test(test_outside),
         cmocka_unit_test(test_breaches),     cmocka_unit_test(test_untrue_uses),
         cmocka_unit_test(test_borrowed),     cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_checked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
