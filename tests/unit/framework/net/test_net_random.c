@@ -49,11 +49,11 @@ static void put(writer *w, const char *format, int a, int b, bool over)
 
     w->name[to] = over ? w->name[a] : to;
     if (over) w->stale[a] = true;
-    ct_text_add(&w->in_place, format, to, w->name[a], w->name[b], w->name[to]);
-    ct_text_add(&w->apart, format, to, a, b, to);
+    ct_text_add(&w->in_place, format, to, w->name[a], w->name[to], w->name[b]);
+    ct_text_add(&w->apart, format, to, a, to, b);
 }
 
-#define HEAD(type) "layer { name: 'l%1$d' type: '" type "' bottom: 'v%2$d' top: 'v%4$d'"
+#define HEAD(type) "layer { name: 'l%1$d' type: '" type "' bottom: 'v%2$d' top: 'v%3$d'"
 
 static void put_random(writer *w)
 {
@@ -91,7 +91,7 @@ static void put_random(writer *w)
         put(w, HEAD("Square") " }\n", a, b, false);
         break;
     case 9:
-        put(w, HEAD("Add") " bottom: 'v%3$d' }\n", a, b, false);
+        put(w, HEAD("Add") " bottom: 'v%4$d' }\n", a, b, false);
         break;
     case 10:
         put(w, HEAD("Pass") " }\n", a, b, false);
