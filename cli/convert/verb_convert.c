@@ -572,21 +572,6 @@ static ct_status read_share(const char *text, double *share_p)
                    text);
 }
 
-/* The folder in which a set is made. */
-static ct_status make_parent(const char *to)
-{
-    const char *base = ct_path_base(to);
-    char *parent;
-    ct_status status;
-
-    if (base - to < 2) return CT_OK;
-    parent = strndup(to, (size_t)(base - to - 1));
-    if (parent == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory");
-    status = ct_convert_make_folder(parent);
-    free(parent);
-    return status;
-}
-
 /* One job at a time makes --to. */
 static ct_status run_alone(const kind *k, const ct_convert_options *c)
 {
@@ -594,7 +579,7 @@ static ct_status run_alone(const kind *k, const ct_convert_options *c)
     ct_status status;
 
     if (c->to == NULL) return k->run(c);
-    if (strstr(SETS " " BOXES " " TEXT, k->verb) != NULL) CT_TRY(make_parent(c->to));
+    if (strstr(SETS " " BOXES " " TEXT, k->verb) != NULL) CT_TRY(ct_convert_make_parent(c->to));
     CT_TRY(ct_lock_file_take(c->to, false, &lock));
     status = k->run(c);
     ct_lock_file_release(&lock);

@@ -143,20 +143,6 @@ static ct_status drop_broken(work *w)
     return CT_OK;
 }
 
-/* The folder that the set goes into, as for the other kinds. */
-static ct_status make_parent(const char *to)
-{
-    const char *slash = strrchr(to, '/');
-    char *folder;
-    ct_status status;
-
-    if ((slash == NULL) || (slash == to)) return CT_OK;
-    folder = strndup(to, (size_t)(slash - to));
-    status = (folder != NULL) ? ct_convert_make_folder(folder) : CT_FAIL(CT_ERR_NOMEM, "no memory");
-    free(folder);
-    return status;
-}
-
 /* Part `which` of the list into its set. */
 static ct_status fill(void *ctx, int which, ct_sink *sink)
 {
@@ -185,7 +171,7 @@ static ct_status convert_list(work *w)
 
     if (w->o->skip_broken > 0) CT_TRY(drop_broken(w));
     w->n[0] = w->list.count;
-    CT_TRY(make_parent(w->o->to));
+    CT_TRY(ct_convert_make_parent(w->o->to));
     CT_TRY(ct_sink_open(&sink, w->o, w->o->to, w->o->mean, w->n[0]));
     return ct_sink_close(&sink, fill(w, 0, &sink));
 }

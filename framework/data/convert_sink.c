@@ -46,6 +46,19 @@ ct_status ct_convert_make_folder(const char *path)
     return CT_OK;
 }
 
+ct_status ct_convert_make_parent(const char *to)
+{
+    const char *slash = strrchr(to, '/');
+    char *folder;
+    ct_status status;
+
+    if ((slash == NULL) || (slash == to)) return CT_OK;
+    folder = strndup(to, (size_t)(slash - to));
+    status = (folder != NULL) ? ct_convert_make_folder(folder) : CT_FAIL(CT_ERR_NOMEM, "no memory");
+    free(folder);
+    return status;
+}
+
 ct_status ct_sink_open(ct_sink *s, const ct_convert_options *o, const char *path, const char *mean,
                        int64_t expected)
 {

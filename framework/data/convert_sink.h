@@ -22,6 +22,8 @@ typedef struct ct_sink {
 ct_status ct_convert_path(const ct_convert_options *o, const char *which, char **path_p);
 /** Makes the folder and those above it. CT_ERR_IO. */
 ct_status ct_convert_make_folder(const char *path);
+/** Makes the folder that a set goes into, and those above it. CT_ERR_IO. */
+ct_status ct_convert_make_parent(const char *to);
 const char *ct_convert_backend(const ct_convert_options *o);
 
 /** mean: o->mean, or NULL. expected: records to come. */
