@@ -237,7 +237,8 @@ static ct_status check_classes(const work *w)
 static ct_status convert_classes(work *w)
 {
     ct_text names = { 0 }, mean = { 0 };
-    ct_convert_options o = *w->o;
+    const ct_convert_options *given = w->o;
+    ct_convert_options o = *given;
     ct_pair pair = { .fill = fill, .ctx = w };
     ct_status status;
 
@@ -259,6 +260,7 @@ static ct_status convert_classes(work *w)
     CT_TRY_GOTO(status, out, ct_class_names_write(names.text, &w->names));
     CT_INFO("%s: %lld classes, their names in %s", o.from, (long long)w->names.n, names.text);
 out:
+    w->o = given;
     ct_text_destroy(&names);
     ct_text_destroy(&mean);
     return status;

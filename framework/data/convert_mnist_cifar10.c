@@ -341,10 +341,10 @@ static ct_status fill_from(const char *path, ct_sink *sink)
     uint8_t record[RECORD];
     int64_t n = 0;
     ct_gz g;
-    ct_status status = count_records(path, &n);
+    ct_status status;
 
-    if (status == CT_OK) status = gz_open(&g, path);
-    CT_TRY(status);
+    CT_TRY(count_records(path, &n));
+    status = gz_open(&g, path);
     for (int64_t i = 0; (i < n) && (status == CT_OK); i++) {
         ct_record r = {
             .values = record + 1, .n = PIXELS, .channels = 3, .height = SIDE, .width = SIDE

@@ -106,9 +106,12 @@ ct_status ct_sink_add(ct_sink *s, ct_record *record, const char *name, const uin
         CT_TRY(add_to_mean(s, record, (pixels != NULL) ? pixels : record->values));
     }
     CT_TRY(ct_writer_put(s->writer, record));
-    if (record->box == NULL) ct_label_count_add(&s->labels, record->label);
-    for (int64_t i = 0; i < record->n_box; i++)
-        ct_label_count_add(&s->labels, (int64_t)record->box[i * CT_BOX_ROW + 1]);
+    if (record->box == NULL) {
+        ct_label_count_add(&s->labels, record->label);
+    } else {
+        for (int64_t i = 0; i < record->n_box; i++)
+            ct_label_count_add(&s->labels, (int64_t)record->box[i * CT_BOX_ROW + 1]);
+    }
     s->boxes = record->box != NULL;
     s->n++;
     return CT_OK;

@@ -583,7 +583,7 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
         target to = target_of(l, s, i);
         const float *from = h->rest;
         fetched raw = { 0 };
-        bool replaced;
+        bool replaced = false;
 
         if (part != NULL) raw.bytes = ct_feed_record(l->feed, part, i, &raw.size);
         CT_TRY(make_sample(l, raw, seed, position, id, h, &to, &replaced));

@@ -544,8 +544,8 @@ static ct_status hdf5_read(const ct_reader *r, void *local, int64_t id, ct_sampl
         rest += n;
     }
     value = whole ? row_of(r, s->ram[0], 0, id) : row_of(r, l->value[0].data, 0, id - l->first);
-    sample->u8 = s->u8 ? value : NULL;
-    sample->f32 = s->u8 ? NULL : value;
+    sample->u8 = r->u8 ? value : NULL;
+    sample->f32 = r->u8 ? NULL : value;
     sample->shape = r->field[0];
     return CT_OK;
 }
@@ -555,7 +555,7 @@ static ct_status hdf5_fetch(const ct_reader *r, void *local, int64_t id, void *t
     ct_sample sample = { .rest = (float *)(void *)((char *)to + rest_at(r)) };
 
     CT_TRY(hdf5_read(r, local, id, &sample));
-    memcpy(to, (sample.u8 != NULL) ? (const void *)sample.u8 : sample.f32,
+    memcpy(to, r->u8 ? (const void *)sample.u8 : sample.f32,
            (size_t)ct_shape_count(&r->field[0], 0, -1) * (r->u8 ? 1 : sizeof(float)));
     *size_p = (size_t)r->largest;
     return CT_OK;

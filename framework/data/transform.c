@@ -387,12 +387,15 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
                         int64_t position, float *out)
 {
     window v = place(t, &sample->shape, sample->crop, seed, position);
-    float light[3], *whole = out;
+    float drawn[3], *whole = out;
+    const float *light = NULL;
     int64_t first, end, from, at;
 
     columns(&v, &first, &end);
-    if (t->lighting > 0) draw_light(t, seed, position, light);
-
+    if (t->lighting > 0) {
+        draw_light(t, seed, position, drawn);
+        light = drawn;
+    }
     for (int64_t c = 0; c < v.channels; c++) {
         for (int64_t y = v.top; y < v.top + v.out_height; y++, out += v.out_width) {
             if ((first > 0) || (end < v.out_width) || (y < 0) || (y >= v.height)) {
@@ -402,7 +405,7 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
             from = (c * v.height + y) * v.width + v.left + first;
             at = t->mean_of_crop ? out - whole + first : from;
             row_values(t, sample, c, from, end - first, (t->mean != NULL) ? t->mean + at : NULL,
-                       (t->lighting > 0) ? light : NULL, out + first);
+                       light, out + first);
             if (v.mirrored) row_reverse(v.out_width, out);
         }
     }

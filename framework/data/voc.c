@@ -143,6 +143,7 @@ static ct_status end_element(xml *x, const char *text)
     if (IS(x, "annotation", "filename")) return copy_text(x, text, &v->filename);
     if (IS(x, "annotation", "size", "width")) return read_number(x, text, &v->width);
     if (IS(x, "annotation", "size", "height")) return read_number(x, text, &v->height);
+    if (o == NULL) return CT_OK; /* what follows is of an object */
     if (IS(x, "annotation", "object")) return end_object(x);
     if (IS(x, "annotation", "object", "name")) return copy_text(x, text, &o->name);
     if (IS(x, "annotation", "object", "difficult")) {

@@ -178,7 +178,7 @@ static ct_status get_history(const source *s, int64_t k, const ct_param *p, ct_s
         return CT_FAIL(CT_ERR_SHAPE, "%s: history %" PRId64 " has shape %s, but %s has %s", s->file,
                        k, ct_shape_str(&shape).text, p->key,
                        ct_shape_str(&p->blob.data.shape).text);
-    if (s->h5 != NULL) return ct_state_read(s->h5, path, &shape, storage, p->offset);
+    if (blob == NULL) return ct_state_read(s->h5, path, &shape, storage, p->offset);
     return (storage != NULL) ? put_blob(blob, storage, p->offset, p->count) : CT_OK;
 }
 

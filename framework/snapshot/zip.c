@@ -99,7 +99,7 @@ static ct_status find_end(const ct_zip *z, directory *d)
     size_t n = (size_t)((z->size < most) ? z->size : most);
     uint8_t *tail = malloc(n + 1);
     ct_status status = CT_OK;
-    size_t at = n;
+    size_t at;
 
     if (tail == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", z->path);
     status = read_at(z, z->size - n, tail, n);

@@ -16,9 +16,10 @@ enum { CT_FOUND_ROW = 7 }; /* of a box: sample, class, score, x0 y0 x1 y1 */
 bool ct_is_sample_net(const Ct__NetParameter *param);
 /** That N. */
 int64_t ct_sample_net_batch(const Ct__NetParameter *param);
-/** options: of phase TEST, on the CPU. The Input of param becomes one that varies, of `most`
- *  samples; param must outlive the net. CT_ERR_CONFIG, CT_ERR_SHAPE, with the layer: other Inputs,
- *  layers that do not follow the number of samples, outputs without a row for each, nor boxes. */
+/** param: ct_is_sample_net(). options: of phase TEST, on the CPU. The Input of param becomes one
+ * that varies, of `most` samples; param must outlive the net. CT_ERR_CONFIG, CT_ERR_SHAPE, with the
+ * layer: other Inputs, layers that do not follow the number of samples, outputs without a row for
+ * each, nor boxes. */
 ct_status ct_sample_net_create(Ct__NetParameter *param, const ct_net_options *options, int64_t most,
                                ct_sample_net **s_p);
 void ct_sample_net_destroy(ct_sample_net *s); /* NULL allowed */

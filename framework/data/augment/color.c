@@ -162,7 +162,9 @@ CT_SIMD_CLONES static void smooth_row(const uint8_t *above, const uint8_t *row,
         int32_t sum = above[x - 1] + above[x] + above[x + 1] + row[x - 1] + 5 * row[x] +
                       row[x + 1] + below[x - 1] + below[x] + below[x + 1];
 
-        out[x] = between((float)((2 * sum + 13) / 26), (float)row[x], factor);
+        int32_t mean = (2 * sum + 13) / 26; /* of 13, rounded */
+
+        out[x] = between((float)mean, (float)row[x], factor);
     }
 }
 
