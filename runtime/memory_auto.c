@@ -70,7 +70,8 @@ typedef struct sums {
 
 typedef struct trial {
     const ct_memory_plan *p; /* as it is asked for */
-    const ct_memory_speeds *speeds;
+    ct_memory_speeds found;
+    const ct_memory_speeds *speeds; /* NULL: not looked for */
     sums sums;
     /* of the way at hand */
     way at;
@@ -469,13 +470,12 @@ static ct_status find_speeds(const ct_memory_plan *p, ct_memory_speeds *v, const
 static ct_status choose(trial *t, int64_t asked, Ct__SolverParameter *param)
 {
     ways w = { .asked = asked };
-    ct_memory_speeds speeds;
     const char *whose;
     int best;
 
     CT_TRY(find_sums(t));
-    CT_TRY(find_speeds(t->p, &speeds, &whose));
-    t->speeds = &speeds;
+    CT_TRY(find_speeds(t->p, &t->found, &whose));
+    t->speeds = &t->found;
     CT_TRY(look_at_all(t, &w));
     best = ct_memory_fastest(w.price, w.n, t->p->limit);
     if (best >= 0) {

@@ -554,9 +554,12 @@ static ct_status read_skip(const char *text, int64_t *n_p)
     char *end;
 
     if (text == NULL) return CT_OK;
+    if (strcmp(text, "-") == 0) {
+        *n_p = INT64_MAX;
+        return CT_OK;
+    }
     errno = 0;
-    *n_p = (strcmp(text, "-") == 0) ? INT64_MAX : strtoll(text, &end, 10);
-    if ((*n_p == INT64_MAX) && (errno == 0)) return CT_OK;
+    *n_p = strtoll(text, &end, 10);
     if ((end != text) && (*end == '\0') && (*n_p >= 0) && (errno == 0)) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "--skip_broken=%s: expected a whole number, 0 or more", text);
 }

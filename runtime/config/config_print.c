@@ -119,7 +119,7 @@ static void visit_field(visitor *v, const ProtobufCMessage *m, const ProtobufCFi
 
     if (!repeated && (n == 0) && (f->default_value == NULL)) return; /* unset, no default */
     if (repeated && (n == 0)) return;
-    if (v->values != NULL) {
+    if (v->defaults == NULL) { /* JSON, and no log */
         if (repeated) ct_json_begin_list(v->values, path);
         for (size_t i = 0; i < (repeated ? n : 1); i++)
             add_json(v->values, repeated ? NULL : path, f, ct_field_at(m, f, i));

@@ -228,7 +228,7 @@ static void fill_options(ct_job_division *d, ct_solver_options *o)
     o->open_exchange_ctx = d;
 }
 
-static ct_status open(ct_job_division *d, ct_parallel *p, const Ct__NetParameter *param)
+static ct_status open_division(ct_job_division *d, ct_parallel *p, const Ct__NetParameter *param)
 {
     d->at = ct_parallel_place_of(p, d->job->rank);
     CT_TRY(make_nets(d, p, param));
@@ -255,7 +255,7 @@ ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParamet
     d = *d_p;
     d->solver = options->param;
     CT_TRY(ct_whole_nets_make(options, &d->whole));
-    CT_TRY(open(d, p, param));
+    CT_TRY(open_division(d, p, param));
     fill_options(d, options);
     return CT_OK;
 }
@@ -309,7 +309,7 @@ ct_status ct_job_division_open_net(ct_job *job, ct_parallel *p, const Ct__Solver
     d = *d_p;
     d->solver = (options->phase == CT_TRAIN) ? solver : NULL;
     CT_TRY(make_whole(d, *param_p, options));
-    CT_TRY(open(d, p, *param_p));
+    CT_TRY(open_division(d, p, *param_p));
     fill_net_options(d, param_p, options);
     d->group_mpi[0].comm = d->stage;
     d->group_mpi[1].comm = d->replicas;

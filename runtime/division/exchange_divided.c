@@ -464,7 +464,7 @@ static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParame
 
     s->view = view_of(net, first, i);
     n = s->view.n_param;
-    if ((comm == NULL) && (n > 0))
+    if ((comm == NULL) && (n != 0))
         return CT_FAIL(CT_ERR_ARG, "parameter %s is tied, and nobody knows to whom",
                        net->param[first].key);
     s->first = first;

@@ -91,4 +91,6 @@ for share in 0 1 -0.1 x 0.2x; do
     runs share_$share 2 "validation=$share: expected a share between 0 and 1" $images --to=x --validation=$share
 done
 runs bad_skip 2 'skip_broken=-3: expected a whole number' $images --to=x --skip_broken=-3
+runs skip_with_unit 2 'skip_broken=9223372036854775807x: expected a whole number' \
+    $images --to=x --skip_broken=9223372036854775807x
 finish
