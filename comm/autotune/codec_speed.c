@@ -119,9 +119,8 @@ static ct_status prepare(bench *b)
 static double stream(bench *b)
 {
     double start = ct_clock_s();
-    int n_thread = b->c->n_thread;
 
-#pragma omp parallel for simd schedule(static) num_threads(n_thread)
+#pragma omp parallel for simd schedule(static) num_threads(b->c->n_thread)
     for (int i = 0; i < b->n; ++i) b->sum[i] = b->grad[i] + 3.0f * b->u[i];
     return ct_clock_s() - start;
 }
@@ -269,7 +268,8 @@ ct_status ct_codec_speed_measure(ct_comm *c, ct_codec_speed *out)
 {
     const double femto = 1e-15;
     bench b = { .c = c, .n = elements() };
-    double n = b.n, entries = b.n / PER_ENTRY, best[FIGURES] = { 0 }, column = 0;
+    int n_entry = b.n / PER_ENTRY;
+    double n = b.n, entries = n_entry, best[FIGURES] = { 0 }, column = 0;
     const double units[FIGURES] = {
         [MEMORY] = 12 * n, [UPDATE] = n,          [SELECT] = n,  [PACK] = entries,
         [ADD] = entries,   [MERGE] = 2 * entries, [SIGN] = n,    [UNSIGN] = n,

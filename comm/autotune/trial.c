@@ -30,7 +30,7 @@ int64_t ct_trial_best(const int64_t *ns, int n)
 double ct_trial_median(const int64_t *ns, int n)
 {
     int64_t sorted[CT_TRIAL_ROUNDS];
-    int n_sorted = 0;
+    int n_sorted = 0, half;
 
     for (int k = 0; k < n; ++k) {
         int at = n_sorted;
@@ -41,8 +41,9 @@ double ct_trial_median(const int64_t *ns, int n)
         n_sorted += 1;
     }
     if (n_sorted == 0) return 0;
-    if (n_sorted % 2 == 1) return (double)sorted[n_sorted / 2];
-    return 0.5 * (double)(sorted[n_sorted / 2 - 1] + sorted[n_sorted / 2]);
+    half = n_sorted / 2;
+    if (n_sorted % 2 == 1) return (double)sorted[half];
+    return 0.5 * (double)(sorted[half - 1] + sorted[half]);
 }
 
 static double median_of(const int64_t *row)

@@ -53,16 +53,17 @@ typedef struct cast {
 static void cast_destroy(void *obj)
 {
     cast *x = obj;
-    const ct_arena_ops *arena = NULL;
 
     if (x == NULL) return;
     ct_side_wait(&x->side);
     ct_persistent_coll_release(&x->agree);
     ct_persistent_coll_release(&x->ways);
     ct_mem_release(x->exponent);
-    arena = (x->setup.comm != NULL) ? ct_comm_arena(x->setup.comm) : NULL;
-    if (x->side.host && (x->payload != NULL) && !x->setup.part)
+    if (x->side.host && (x->payload != NULL) && !x->setup.part) {
+        const ct_arena_ops *arena = ct_comm_arena(x->setup.comm);
+
         arena->release(arena->ctx, x->payload);
+    }
     if (!x->side.host) {
         ct_side_release(&x->side, x->there);
         ct_side_release(&x->side, x->most);

@@ -201,14 +201,13 @@ done:
 
 /* ---- the communicators */
 
-ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc)
+void ct_comm_mpi_log(const char *file, int line, const char *what, int mpi_rc)
 {
     char text[MPI_MAX_ERROR_STRING] = "unknown error";
     int length = 0;
 
     if (MPI_Error_string(mpi_rc, text, &length) != MPI_SUCCESS) length = 0;
     ct_log_at(CT_LOG_ERROR, file, line, "%s: %s", what, text);
-    return CT_ERR_COMM;
 }
 
 MPI_Datatype ct_comm_datatype(ct_dtype dtype)
@@ -369,7 +368,7 @@ void ct_comm_unplug(ct_comm *c, ct_comm_mover *m)
     ct_comm_mover **at = &c->family->first;
 
     while ((*at != NULL) && (*at != m)) at = &(*at)->next;
-    if (*at == m) *at = m->next;
+    if (*at != NULL) *at = m->next;
 }
 
 void ct_comm_listen(ct_comm *c, ct_status (*hear)(void *ctx), void *ctx)

@@ -18,10 +18,13 @@
 #define CT_TRY_MPI(_expr)                                                                          \
     do {                                                                                           \
         int mpi_rc_ = (_expr);                                                                     \
-        if (mpi_rc_ != MPI_SUCCESS) return ct_comm_mpi_fail(__FILE__, __LINE__, #_expr, mpi_rc_);  \
+        if (mpi_rc_ != MPI_SUCCESS) {                                                              \
+            ct_comm_mpi_log(__FILE__, __LINE__, #_expr, mpi_rc_);                                  \
+            return CT_ERR_COMM;                                                                    \
+        }                                                                                          \
     } while (0)
 
-ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc);
+void ct_comm_mpi_log(const char *file, int line, const char *what, int mpi_rc);
 
 struct ct_node; /* the node's shared-memory windows: comm/core/node.h */
 

@@ -313,11 +313,12 @@ void ct_sparse_allreduce_model_two_hops_s(const ct_sparse_allreduce_model *m, in
 {
     int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1, nodes = m->lanes.m;
     double part = bytes / lanes / ((nodes > 0) ? nodes : 1);
+    int64_t each = n / lanes;
 
     *out = (ct_sparse_allreduce_seconds){
         .wire_s = 2 * split_s(&m->lanes, part),
     };
-    add_node_s(m, n / lanes, 4 * (double)(n / lanes), out);
+    add_node_s(m, each, 4 * (double)each, out);
 }
 
 void ct_sparse_allreduce_model_hier_s(const ct_sparse_allreduce_model *m,

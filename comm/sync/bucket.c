@@ -111,7 +111,7 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
     }
     if (b->comm->size == 1) return CT_OK;
     if (b->shards) CT_TRY(prepare_gather(b));
-    if (b->cut.coded && (c->warmup_iterations == 0) && (c->resync_iterations == 0) &&
+    if ((c != NULL) && (c->warmup_iterations == 0) && (c->resync_iterations == 0) &&
         (b->config->codec != &ct_codec_auto))
         return CT_OK;
     b->dense_alone = false;
