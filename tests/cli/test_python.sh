@@ -125,7 +125,7 @@ class Euclid(cortado.Layer):
         bottom[0].diff[...] = self.d / bottom[0].num
 EOF
 cat >computed.py <<'EOF'
-import sys
+import sys, traceback
 import numpy, cortado
 from cortado import layers as L
 from mpi4py import MPI
@@ -144,7 +144,12 @@ if comm.rank == 0:
         f.write('net: "computed.prototxt" base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 max_iter: 20 random_seed: 3 snapshot_after_train: false')
 comm.Barrier()
 solver = cortado.Solver("computed_solver.prototxt", comm=comm)
-solver.step(20)
+try:
+    solver.step(20)
+except cortado.Error:
+    traceback.print_exc()  # of all ranks: mpirun ends the others as soon as one has ended
+    comm.Barrier()
+    raise
 made = [w.data.copy() for layer in solver.net.params.values() for w in layer]
 if comm.rank == 0 and comm.size == 1:
     numpy.savez("alone.npz", *made)

@@ -37,6 +37,9 @@ def commands_of(page):
     return found
 
 
+CHOICE = re.compile(r"I\d+ .*OpenBLAS had picked")  # a line that some processors bring
+
+
 def is_as(lines, printed):
     """Whether the printed lines are these: a `…` alone takes any number of lines. at: how many of `printed` may be taken so far."""
     at = {0}
@@ -78,6 +81,7 @@ def main():
         sys.exit("%s: no commands" % sys.argv[1])
     for n, (command, lines) in enumerate(found):
         printed, code = shell.run(command)
+        printed = [line for line in printed if not CHOICE.match(line)]
         shown = (n + 1 < len(found)) and found[n + 1][0] == "echo $?"
         why = []
         if code != 0 and not shown:
