@@ -1,11 +1,13 @@
 #include <limits.h>
 #include <malloc.h>
+#include <omp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/base/simd.h"
+#include "framework/base/thread.h"
 #include "runtime/compute.h"
 #include "runtime/signals.h"
 #include "runtime/config/features.h"
@@ -137,13 +139,18 @@ static ct_status run_on_first(const ct_verb *verb, const ct_call *call)
     return ct_job_share(call->job, status);
 }
 
+/* What a rank starts beside OpenMP's threads: Open MPI 4.1 has 3, and 4 in what it starts for a job
+ * of one rank; the watchdog, progress, what reads and writes. */
+enum { THREADS_BESIDE = 11 };
+
 static int run_in_job(const ct_verb *verb, ct_call *call)
 {
     ct_options *options = NULL;
     ct_job job = { .watchdog = NULL };
-    ct_status status =
-        ct_watchdog_start(start_limit(call->full_argc, call->full_argv), &job.watchdog);
+    ct_status status = ct_thread_room_check(omp_get_max_threads() - 1 + THREADS_BESIDE);
 
+    if (status == CT_OK)
+        status = ct_watchdog_start(start_limit(call->full_argc, call->full_argv), &job.watchdog);
     if (status == CT_OK) {
         ct_crash_tell(ct_watchdog_what(job.watchdog));
         status = ct_job_start(&job);

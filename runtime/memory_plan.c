@@ -230,11 +230,12 @@ ct_status ct_memory_plan_make(const ct_memory_plan *p, ct_memory_tiers *t)
 /* Ranks have the least limit and the largest runtime of all. */
 static ct_status agree(ct_memory_plan *p)
 {
-    int64_t v[2] = { -(int64_t)p->limit, p->runtime };
+    int64_t v[3] = { -(int64_t)p->limit, p->runtime, p->enforced };
 
-    CT_TRY(ct_comm_max(p->comm, v, 2));
+    CT_TRY(ct_comm_max(p->comm, v, 3));
     p->limit = (double)-v[0];
     p->runtime = v[1];
+    p->enforced = (v[2] != 0);
     return CT_OK;
 }
 
@@ -248,6 +249,29 @@ static ct_status fail_elsewhere(const ct_device *dev)
     return CT_FAIL(CT_ERR_CONFIG, "memory { limit_mb } is not for %s yet: leave it out", dev->name);
 }
 
+/* Without `memory` nothing is changed. But the kernel kills who takes more than an enforced limit.
+ * What a job takes for certain counts: not test nets, which may never run, nor messages between
+ * groups of local steps, which are not planned. Layers in Python would be made twice, which the
+ * program around them might notice. */
+static ct_status compare_alone(const ct_memory_plan *p)
+{
+    ct_memory_tiers t;
+    int64_t need;
+
+    if (!p->enforced || (p->options->env.program != NULL)) return CT_OK;
+    CT_TRY(ct_memory_plan_make(p, &t));
+    need = ct_memory_tier_sum(&t, CT_TIER_HOST) - t.test - t.snapshot;
+    if (p->options->outer != NULL) need -= t.bytes[CT_TIER_HOST][CT_USE_COMMUNICATION];
+    CT_TRY(ct_comm_max(p->comm, &need, 1));
+    if ((double)need <= p->limit) return CT_OK;
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "%s leaves a rank %.0f MiB of memory, and the least is %.0f MiB, %.0f of them "
+        "taken at the start: try \"memory { }\", which takes what fits, a smaller batch, "
+        "or a larger limit",
+        p->who, floor(ldexp(p->limit, -20)), ct_memory_mib(need), ct_memory_mib(p->runtime));
+}
+
 ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, const ct_memory_job *how,
                              ct_solver_options *options)
 {
@@ -258,11 +282,13 @@ ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, const ct_m
                          .groups = how->groups };
     ct_memory_tiers t;
 
-    if (param->memory == NULL) return CT_OK;
     if (options->dev->kind != CT_DEVICE_CPU)
-        return (param->memory->limit_mb > 0) ? fail_elsewhere(options->dev) : CT_OK;
+        return (param->memory != NULL) && (param->memory->limit_mb > 0)
+                   ? fail_elsewhere(options->dev)
+                   : CT_OK;
     ct_memory_plan_limit(&p, job->group.node.size);
     CT_TRY(agree(&p));
+    if (param->memory == NULL) return compare_alone(&p);
     if (param->memory->limit_mb > 0) options->memory_limit = ct_memory_plan_room(&p);
     p.folder = ct_job_memory_folder(param->memory, how->stage);
     CT_TRY(ct_memory_auto_settle(&p, param, &t));

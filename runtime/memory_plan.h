@@ -97,8 +97,8 @@ typedef struct ct_memory_job {
 } ct_memory_job;
 
 /** What a job does about it before its nets are made: says what is planned, and of which limit.
- *  options: of its solver, with its division; their memory_limit is set. Nothing without `memory`.
- *  Collective. */
+ *  options: of its solver, with its division; their memory_limit is set. Without `memory` it only
+ *  compares. CT_ERR_CONFIG where what is enforced is less than the least. Collective. */
 ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, const ct_memory_job *how,
                              ct_solver_options *options);
 /** The same of a job that tests this rank's `net`, whose options are made: CT_ERR_CONFIG where

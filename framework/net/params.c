@@ -747,6 +747,8 @@ ct_status ct_net_fill(const ct_net *net,
         if (value == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for first weights");
         if (!begins_as_zeros(spec)) status = first_values(spec, key, p->count, value);
         if (status == CT_OK) status = put(ctx, p, value);
+        (void)ct_mem_discard(value,
+                             (size_t)p->count * sizeof(float)); /* the heap keeps its blocks */
         ct_mem_release(value);
     }
     return status;

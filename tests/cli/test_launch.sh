@@ -17,4 +17,16 @@ sed 's/num_output: 6/num_output: 0/' net.prototxt >net0.prototxt
 sed 's/net.prototxt/net0.prototxt/' solver.prototxt >solver0.prototxt
 runs three_ranks_layer 2 'layer "conv"' $JOB 3 "$CORTADO" train --solver=solver0.prototxt
 is layer_said_once test "$(grep -c 'layer "conv"' out)" = 1
+
+# too few processes and threads: a rank says so before MPI and OpenMP do. No limit holds for root.
+cp "$CORTADO" program
+chmod 755 . program
+user=""
+[ "$(id -u)" != 0 ] || user="setpriv --reuid=65534 --regid=65534 --clear-groups"
+for most in 1 6; do
+    [ $most = 1 ] || [ -n "$user" ] || break # one's own other processes count
+    runs threads_$most 2 "of [0-9]+ threads that a rank wants [0-9]+ can start: .*the user may have $most processes and threads" \
+        $user prlimit --nproc=$most ./program train --solver=solver.prototxt
+    is threads_${most}_said_once test "$(wc -l <out)" = 1
+done
 finish

@@ -129,6 +129,12 @@ runs group_too_little 2 'memory: SLURM leaves a rank 20 MiB: the least is [0-9]+
     env SLURM_MEM_PER_NODE=20 "$CORTADO" train $wide
 is group_said_once test "$(grep -c '^E' out)" = 1
 runs group_enough 0 "of $all.0 MiB .SLURM" env SLURM_MEM_PER_NODE=$all "$CORTADO" train $wide --set=memory.zero=0
+# without `memory` nothing is chosen, but what is enforced is compared
+bare="$CORTADO train --solver=wide.solver"
+runs bare_too_little 2 'SLURM leaves a rank 20 MiB of memory, and the least is [0-9]+ MiB, [0-9]+ of them taken at the start' env SLURM_MEM_PER_NODE=20 $bare
+runs bare_too_little_2 2 'SLURM leaves a rank 20 MiB of memory' env SLURM_MEM_PER_NODE=40 $JOB 2 $bare
+is bare_said_once test "$(grep -c '^E' out)" = 1
+runs bare_enough 0 'Optimization Done' env SLURM_MEM_PER_NODE=$((all + 40)) $bare
 runs host_too_little 2 "limit_mb: $((all - 4)): the least is [0-9]+ MiB; state: FILE would fit" "$CORTADO" train $wide --set=memory.limit_mb=$((all - 4)) --set=memory.state=HOST --set=memory.weights=HOST
 # all ranks choose alike
 runs limit_none_2 0 '' $JOB 2 "$CORTADO" train $wide --set=memory.zero=0

@@ -4,7 +4,7 @@
 Usage: tests/faults/memory_limits.py RESULTS [--classes=NAME/NAME]
        tests/faults/memory_limits.py RESULTS --table
 
- * group: a control group of its own limits a job with `memory { }`, from a share of the least that the plan says to above it. Below, the
+ * group: a control group of its own limits a job, with `memory { }` and without, from a share of the least that the plan says to above it. Below, the
    job must end with 2 before the first step, and one line that says the limit and what it takes. Above, it ends as without a limit.
  * killer: another process takes the group's memory while the job runs, until the kernel kills a rank. The job must end, and go on to
    the same bits from the newest set.
@@ -114,7 +114,8 @@ def reference(work, ranks, more=""):
 def need(work, ranks, more=""):
     """MiB that the plan says a rank takes at least."""
     path = work.begin(more=more)
-    code, out = job.run(job.launch(ranks, [*TRAIN, "--set=memory.limit_mb=1"]), path)
+    little = [*TRAIN, "--set=memory.limit_mb=1"] if more else ["env", "SLURM_MEM_PER_NODE=1", *TRAIN]
+    code, out = job.run(job.launch(ranks, little), path)
     found = re.search(r"the least is (\d+) MiB", out)
     if code != 2 or not found:
         sys.exit(f"no need in: {out[-1000:]}")
@@ -122,11 +123,11 @@ def need(work, ranks, more=""):
 
 
 def try_group(results, work):
-    for ranks, more in ((1, "memory { }"), (2, "memory { }"), (2, "memory { zero: 2 }"), (2, "memory { zero: 3 }")):
+    for ranks, more in ((1, ""), (2, ""), (1, "memory { }"), (2, "memory { }"), (2, "memory { zero: 2 }"), (2, "memory { zero: 3 }")):
         usual, _, _ = reference(work, ranks, more)
         most = need(work, ranks, more) * ranks
         for share in SHARES:
-            case = f"{ranks} ranks, {more}, {share:.2f} of {most} MiB"
+            case = f"{ranks} ranks, {more or 'no memory { }'}, {share:.2f} of {most} MiB"
             if results.has("group", case):
                 continue
             path, group = work.begin(more=more), Group(int(share * most) * MIB)
