@@ -114,20 +114,22 @@ int64_t ct_batch_cost_knee(const ct_batch_cost *c, double share)
 void ct_batch_cost_observe(ct_batch_cost *c, int64_t tokens, double s)
 {
     const double share = 0.125;
-    double expected = ct_batch_cost_s(c, tokens), error, f;
+    double expected = ct_batch_cost_s(c, tokens), error, f, left, right;
     int i = point_below(c, tokens);
 
     if ((tokens <= 0) || !(s > 0)) return;
     error = share * (fmin(fmax(s, 0.5 * expected), 2 * expected) - expected);
-    if (i < 0) {
-        c->measured[0] += error;
-    } else if (i == c->n - 1) {
-        c->measured[i] += error * ((double)c->tokens[i] / (double)tokens);
-    } else { /* the least change of both points by which the line between moves by `error` */
+    if ((i < 0) || (i == c->n - 1)) {
+        c->measured[(i < 0) ? 0 : i] *= 1 + error / expected;
+    } else {
+        /* Points move by the least shares of themselves with which the line between moves by
+         * `error`: at most by 0.08 down, so that none passes 0, however far one is off. */
         f = fraction(c, i, tokens);
-        error /= (1 - f) * (1 - f) + f * f;
-        c->measured[i] += (1 - f) * error;
-        c->measured[i + 1] += f * error;
+        left = (1 - f) * c->s[i];
+        right = f * c->s[i + 1];
+        error /= left * left + right * right;
+        c->measured[i] *= 1 + left * error;
+        c->measured[i + 1] *= 1 + right * error;
     }
     fit(c);
 }

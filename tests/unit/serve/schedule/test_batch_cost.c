@@ -216,6 +216,30 @@ static void test_cost_is_refined(void **state)
     assert_true(fabs(ct_batch_cost_s(&c, 400) - 800) < 8);
 }
 
+/* A pause of the machine fell into the measurement of one point, which is 500 times too long. Its
+ * neighbours must not fall below 0, from where they would go on to minus infinity. */
+static void test_point_that_is_far_off(void **state)
+{
+    static const int64_t at[] = { 64, 128, 256 };
+
+    (void)state;
+    for (int off = 0; off < 3; off++) {
+        double s[] = { 64, 128, 256 };
+        ct_batch_cost c;
+
+        s[off] *= 500;
+        assert_int_equal(ct_batch_cost_init(&c, 3, at, s), CT_OK);
+        for (uint64_t i = 0; i < 20000; i++) {
+            int64_t t = 65 + (int64_t)(190 * ct_rng_uniform_at(31, i));
+
+            ct_batch_cost_observe(&c, t, (double)t * (0.5 + ct_rng_uniform_at(32, i)));
+            for (int k = 0; k < 3; k++) assert_true((c.s[k] > 0) && (c.s[k] < 1e6));
+        }
+        for (int64_t t = 80; t < 250; t += 10)
+            assert_true(fabs(ct_batch_cost_s(&c, t) - (double)t) < 0.3 * (double)t);
+    }
+}
+
 /* A measurement of 1 s goes on while what was spent, and a size twice the last, take half of it. */
 static void test_short_tables(void **state)
 {
@@ -256,10 +280,11 @@ static void test_bad_costs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_division),  cmocka_unit_test(test_known_groups),
-        cmocka_unit_test(test_cost_between),    cmocka_unit_test(test_cost_does_not_fall),
-        cmocka_unit_test(test_cost_is_refined), cmocka_unit_test(test_bad_costs),
-        cmocka_unit_test(test_short_tables),    cmocka_unit_test(test_groups_of_samples),
+        cmocka_unit_test(test_every_division),        cmocka_unit_test(test_known_groups),
+        cmocka_unit_test(test_cost_between),          cmocka_unit_test(test_cost_does_not_fall),
+        cmocka_unit_test(test_cost_is_refined),       cmocka_unit_test(test_bad_costs),
+        cmocka_unit_test(test_point_that_is_far_off), cmocka_unit_test(test_short_tables),
+        cmocka_unit_test(test_groups_of_samples),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
