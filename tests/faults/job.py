@@ -224,12 +224,12 @@ class Results:
             print(f"{name}, {case}: {wrong[:400]}", file=sys.stderr, flush=True)
 
 
-def table(rows):
-    """Prints counts a class, and what went wrong. 1 where anything did."""
+def table(rows, line="class"):
+    """Prints counts of the rows of each `line`, and what went wrong. 1 where anything did."""
     count = collections.defaultdict(collections.Counter)
     for r in rows:
-        count[r["class"]]["wrong" if r["wrong"] else "right"] += 1
-        count[r["class"]][r["code"]] += 1
+        count[r[line]]["wrong" if r["wrong"] else "right"] += 1
+        count[r[line]][r["code"]] += 1
     print("| what | exit codes | tried | right | wrong |\n|---|---|---|---|---|")
     for name, c in count.items():
         codes = ", ".join(f"{code} ({n})" for code, n in sorted(c.items(), key=str) if code not in ("right", "wrong"))
