@@ -210,7 +210,8 @@ static void table_of_positions(ct_onnx *x, const ct_onnx_layer *l, const ct_shap
     }
     for (int64_t p = 0; p < table->dim[0]; p++) {
         for (int64_t i = 0; i < c; i++) {
-            double angle = (double)p * pow(10000.0, -(double)(i / 2 * 2) / (double)c);
+            int64_t even = i - i % 2;
+            double angle = (double)p * pow(10000.0, -(double)even / (double)c);
 
             v[p * c + i] = (float)((i % 2 == 0) ? sin(angle) : cos(angle));
         }

@@ -140,7 +140,7 @@ enum { NAME = 32 };
 /* h behind step t: before the first one it comes from outside, "h". */
 static void name_h(int64_t t, char *name)
 {
-    snprintf(name, NAME, "h%.0lld", (long long)(t + 1));
+    snprintf(name, NAME, "h%.0lld", (long long)t + 1);
 }
 
 static void add_step(ct_onnx *x, const ct_onnx_layer *l, lstm_form *f, int64_t t)

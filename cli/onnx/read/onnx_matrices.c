@@ -248,7 +248,7 @@ static ct_status reduce(ct_onnx_reader *r)
                   { "ReduceSumSquare", "SUMSQ" } };
     ct_onnx_operand *x = ct_onnx_in(r, 0);
     bool goes[CT_MAX_DIM] = { false }, pooled;
-    ct_shape s, few;
+    ct_shape s = { 0 }, few;
     size_t k = 0;
     int n;
 
