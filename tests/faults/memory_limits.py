@@ -159,18 +159,18 @@ while os.path.exists(sys.argv[1]):
 
 def try_killer(results, work):
     for ranks in (1, 2):
-        path = work.begin(30)
+        path = work.begin(90)
         code, out = job.run(job.launch(ranks, TRAIN), path, 300)
         sums, most = job.checksum(out), need(work, ranks) * ranks
         for k in range(3):
             case = f"{ranks} ranks, time {k}"
             if results.has("killer", case):
                 continue
-            path, group = work.begin(30), Group(3 * most * MIB)
+            path, group = work.begin(90), Group(3 * most * MIB)
             with open(os.path.join(path, "log"), "w", encoding="utf-8") as log:
                 running = subprocess.Popen(group.inside(job.launch(ranks, TRAIN, FIRST)), cwd=path, env=job.environment(), stdin=subprocess.DEVNULL,
                                            stdout=log, stderr=subprocess.STDOUT)
-            while f"Iteration {12 + k}," not in read(path, "log") and running.poll() is None:
+            while f"Iteration {32 + k}," not in read(path, "log") and running.poll() is None:
                 time.sleep(0.02)
             open(os.path.join(path, "go"), "w", encoding="ascii").close()
             hog = subprocess.Popen(group.inside([sys.executable, "-c", HOG, os.path.join(path, "go")]))

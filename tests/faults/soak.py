@@ -98,7 +98,7 @@ class Soak:
 
     def piece(self, k):
         """One training, and one row or two."""
-        draw = random.Random(1000003 * self.seed + k)
+        draw = random.Random(f"{self.seed} {k}")
         what, rank = FAULTS[draw.randrange(len(FAULTS))], draw.randrange(self.ranks)
         after = self.every * (0.5 + draw.random())
         faults = {"FAULT": f"{draw.randrange(1, 2000)} {draw.choice((5, 28))}"} if what == "disk" else {}
@@ -164,10 +164,15 @@ class Soak:
         """The losses of the run without faults, up to this iteration. It goes on from its own last set, by itself."""
         if iterations <= self.usual_end:
             return
+        self.read_usual()
         path, end = self.results.path + ".losses", (iterations // USUAL + 1) * USUAL
         folder = self.results.path + ".usual"
         if not os.path.isdir(folder):
             shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("s_*", "s.*", "log", "rank.*"))
+        for name in os.listdir(os.path.join(folder, "sets")):  # whose losses a run that was broken off has not kept
+            made = re.search(r"_iter_(\d+)\.", name)
+            if made and int(made.group(1)) > max(self.usual, default=0) + DISPLAY:
+                os.unlink(os.path.join(folder, "sets", name))
         with open(os.path.join(folder, "usual.prototxt"), "w", encoding="utf-8") as f:
             f.write(SOLVER.replace(f"snapshot: {SNAPSHOT} ", f"snapshot: {USUAL} ") % end)
         code, out = job.run(job.launch(self.ranks, [job.CORTADO, "train", "--solver=usual.prototxt", "--snapshot=auto"]), folder, 3600)
@@ -175,9 +180,14 @@ class Soak:
             sys.exit(f"the run without faults: exit code {code}: {out[-2000:]}")
         with open(path, "a", encoding="utf-8") as f:
             f.writelines(f"{i} {loss}\n" for i, loss in losses(out).items())
-        with open(path, encoding="utf-8") as f:
-            self.usual = {int(i): loss for i, loss in (line.split() for line in f)}
+        self.read_usual()
         self.usual_end = end
+
+    def read_usual(self):
+        path = self.results.path + ".losses"
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                self.usual = {int(i): loss for i, loss in (line.split() for line in f)}
 
 
 def try_all(results, options, folder):
