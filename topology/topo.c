@@ -502,11 +502,13 @@ static ct_status deal_cyclic(job *j)
     ct_topo *t = NULL;
     digits *d = calloc((size_t)j->n_rank, sizeof(*d));
     int first[CT_MAX_LEVEL] = { 0 };
+    ct_status status;
 
     if (d == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", j->n_rank);
-    if (ct_topo_build(j->machine, j->key, j->n_rank, "", &t) != CT_OK) {
+    status = ct_topo_build(j->machine, j->key, j->n_rank, "", &t);
+    if (status != CT_OK) {
         free(d);
-        return CT_ERR_NOMEM;
+        return status;
     }
     for (int s = 0; s < j->n_rank; ++s) {
         d[s].place = s;
