@@ -38,6 +38,8 @@ size_t ct_mem_discard(void *from, size_t bytes);
 /** Bytes that all processes of a job on this machine may take together: the machine's memory, or
  *  what the control groups of this process allow of it. */
 double ct_memory_limit(void);
+/** Processes and threads that the control groups of this process allow; INFINITY: any number. */
+double ct_process_limit(void);
 /** What a process of `n` on this machine may take of that, or of what SLURM gave the job there,
  *  where it is less (SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU). *who_p: whose limit it is; static. */
 double ct_memory_limit_each(int n, const char **who_p);

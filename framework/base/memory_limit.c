@@ -1,7 +1,7 @@
 /* How much memory there is for the processes of a job on this machine: the machine's, or what a
  * control group leaves of it (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of
- * Linux). A scheduler limits jobs so, and so does whoever runs containers. And what of it a process
- * has taken. */
+ * Linux). A scheduler limits jobs so, and so does whoever runs containers. What of it a process has
+ * taken. And how many processes those groups allow. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,9 +18,18 @@ typedef struct group_files {
     const char *limit, *used, *cache;
 } group_files;
 
-static const group_files version_1 = { "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                                       "total_inactive_file" };
-static const group_files version_2 = { "", "memory.max", "memory.current", "inactive_file" };
+typedef struct controller {
+    const char *name;
+    group_files version_1, version_2;
+} controller;
+
+static const controller memory = { "memory",
+                                   { "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                     "total_inactive_file" },
+                                   { "", "memory.max", "memory.current", "inactive_file" } };
+static const controller processes = { "pids",
+                                      { "/pids", "pids.max", "pids.current", "" },
+                                      { "", "pids.max", "pids.current", "" } };
 
 static int64_t read_line(const char *file, const char *name);
 
@@ -51,7 +60,7 @@ static double limit_at(const char *folder, const group_files *files, bool left, 
         limit += (double)read_line(file, files->cache);
         if (limit < 0) limit = 0;
     }
-    return (limit < most) ? limit : most;
+    return (limit < 1e300) && (limit < most) ? limit : most;
 }
 
 /* Of a group and of those around it. path begins with "/". */
@@ -71,18 +80,19 @@ static double limit_of(const char *mount, const char *path, const group_files *f
     }
 }
 
-/* Whether "memory" is among the controllers of a line "4:memory,cpu:/path". */
-static bool has_memory(const char *list)
+/* Whether a name is among the controllers of a line "4:memory,cpu:/path". */
+static bool has(const char *list, const char *name)
 {
-    size_t n = strlen("memory");
+    size_t n = strlen(name);
 
-    for (const char *at = list; (at = strstr(at, "memory")) != NULL; at += n) {
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += n) {
         if (((at == list) || (at[-1] == ',')) && ((at[n] == '\0') || (at[n] == ','))) return true;
     }
     return false;
 }
 
-static double of_groups(const char *groups, const char *mount, bool left, double machine)
+static double of_groups(const char *groups, const char *mount, const controller *c, bool left,
+                        double machine)
 {
     FILE *f = fopen(groups, "r");
     char line[4096];
@@ -95,9 +105,9 @@ static double of_groups(const char *groups, const char *mount, bool left, double
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
         if (list[0] == '\0')
-            machine = limit_of(mount, path, &version_2, left, machine);
-        else if (has_memory(list))
-            machine = limit_of(mount, path, &version_1, left, machine);
+            machine = limit_of(mount, path, &c->version_2, left, machine);
+        else if (has(list, c->name))
+            machine = limit_of(mount, path, &c->version_1, left, machine);
     }
     if (f != NULL) fclose(f);
     return machine;
@@ -105,12 +115,17 @@ static double of_groups(const char *groups, const char *mount, bool left, double
 
 double ct_memory_limit_of(const char *groups, const char *mount, double machine)
 {
-    return of_groups(groups, mount, false, machine);
+    return of_groups(groups, mount, &memory, false, machine);
 }
 
 double ct_memory_free_of(const char *groups, const char *mount, double machine)
 {
-    return of_groups(groups, mount, true, machine);
+    return of_groups(groups, mount, &memory, true, machine);
+}
+
+double ct_process_limit(void)
+{
+    return of_groups("/proc/self/cgroup", "/sys/fs/cgroup", &processes, false, INFINITY);
 }
 
 double ct_memory_limit(void)
