@@ -143,11 +143,20 @@ static ct_status run_on_first(const ct_verb *verb, const ct_call *call)
  * of one rank; the watchdog, progress, what reads and writes. */
 enum { THREADS_BESIDE = 11 };
 
+/* Without OMP_NUM_THREADS the ranks of a node share out its cores once they know of one another:
+ * how many threads one gets is not known yet, and as many as there are cores would be too many. */
+static ct_status check_threads(void)
+{
+    int team = (getenv("OMP_NUM_THREADS") != NULL) ? omp_get_max_threads() - 1 : 0;
+
+    return ct_thread_room_check(team + THREADS_BESIDE);
+}
+
 static int run_in_job(const ct_verb *verb, ct_call *call)
 {
     ct_options *options = NULL;
     ct_job job = { .watchdog = NULL };
-    ct_status status = ct_thread_room_check(omp_get_max_threads() - 1 + THREADS_BESIDE);
+    ct_status status = check_threads();
 
     if (status == CT_OK)
         status = ct_watchdog_start(start_limit(call->full_argc, call->full_argv), &job.watchdog);
