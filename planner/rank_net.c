@@ -466,9 +466,12 @@ static int my_index(const emitter *e)
 static void add_send(emitter *e, const crossing *c, const char *what, int peer)
 {
     char *name = keep_text(e, "%s/send%d_to_%d", e->net->pass->blob[c->blob]->name, c->tag, peer);
-    Ct__LayerParameter *l = add_made(e, "Send", name, 1, &what, 0, NULL);
-    Ct__TransferParameter *t = add_transfer(e, l);
+    Ct__LayerParameter *l;
+    Ct__TransferParameter *t;
 
+    if (name == NULL) return; /* e->failed */
+    l = add_made(e, "Send", name, 1, &what, 0, NULL);
+    t = add_transfer(e, l);
     if (t == NULL) return;
     t->has_peer = t->has_tag = t->has_gradient = true;
     t->peer = peer;
@@ -637,6 +640,7 @@ static ct_status fetch_plain(emitter *e, int i, int b, const char **name_p)
     ct_sharding to = e->s->bottom[i][b];
     const copy *came = NULL;
 
+    *name_p = NULL;
     if (v->stage == e->at.stage)
         return bring(e, blob, v->maker, v->name, v->as, v->unit, to, reads_for_parts(e, i, b),
                      name_p);

@@ -302,7 +302,7 @@ static void run(simulation *s, ct_pipeline_times *times, double *end_s)
         double time;
         int first = first_to_end(s, &time);
 
-        if ((s->n_event > 0) && (s->heap[0].time <= time)) {
+        if ((s->n_event > 0) && ((first < 0) || (s->heap[0].time <= time))) {
             event e = take_event(s);
 
             s->now = e.time;
@@ -315,6 +315,8 @@ static void run(simulation *s, ct_pipeline_times *times, double *end_s)
             } else {
                 start_bucket(s, e.id);
             }
+        } else if (first < 0) {
+            s->status = CT_FAIL(CT_ERR_CONFIG, "pipeline: what is sent never arrives");
         } else {
             s->now = fmax(s->now, time);
             end_flow(s, first);

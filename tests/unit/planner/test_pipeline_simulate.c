@@ -332,6 +332,23 @@ static void test_circle(void **state)
     drop_pipe(&p);
 }
 
+static void test_endless_message(void **state)
+{
+    ct_pipeline_times times = { -1, -1 };
+    ct_status status;
+    pipe p;
+
+    (void)state;
+    make_pipe(&p, 2, 1, 2);
+    give_links(&p, INFINITY, 1);
+    log_capture_start(NULL);
+    status = ct_pipeline_simulate(&p.step, &times, NULL);
+    log_capture_stop();
+    assert_int_equal(status, CT_ERR_CONFIG);
+    assert_true(times.step_s == -1);
+    drop_pipe(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_blocking_by_hand), cmocka_unit_test(test_shared_card),
         cmocka_unit_test(test_sums_by_hand),     cmocka_unit_test(test_lower_bound),
         cmocka_unit_test(test_monotonic),        cmocka_unit_test(test_circle),
+        cmocka_unit_test(test_endless_message),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
