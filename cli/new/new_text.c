@@ -81,10 +81,12 @@ static ct_status fit_words(Ct__LayerParameter *l, const ct_new_set *s)
 
 ct_status ct_new_fit_text(Ct__LayerParameter *l, const ct_new_set *s)
 {
-    if ((l->token_data_param == NULL) && (l->text_data_param == NULL))
-        return CT_FAIL(CT_ERR_CONFIG, "layer \"%s\": no token_data_param, or text_data_param",
-                       l->name);
-    return (s->kind == CT_NEW_TOKENS) ? fit_tokens(l, s) : fit_words(l, s);
+    bool tokens = (s->kind == CT_NEW_TOKENS);
+
+    if (tokens ? (l->token_data_param == NULL) : (l->text_data_param == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "layer \"%s\": no %s", l->name,
+                       tokens ? "token_data_param" : "text_data_param");
+    return tokens ? fit_tokens(l, s) : fit_words(l, s);
 }
 
 /* ---- tables */

@@ -161,6 +161,8 @@ runs tokens_for_words 2 'data=set: a set of tokens, and the net reads words' $ne
 runs tokens_for_pictures 2 'data=set: a set of tokens, and the net reads pictures' $new --from=resnet50
 runs words_for_tokens 2 'data=words: a set of words, and the net reads tokens' "$CORTADO" new --from=gpt_char --data=words --to=bad
 runs near_model 2 'from=gpt_chr: no such model; did you mean "gpt_char"' $new --from=gpt_chr
+cp -r small/ mixed && sed -i 's/token_data_param {.*} }$/text_data_param { } }/' mixed/train_val.prototxt
+runs other_fields 2 'layer "data": no token_data_param' $new --from=./mixed
 runs hidden 2 'hides tokens \(mask_ratio\)' $new --from=bert_mini
 runs no_set 3 'data=book: no train.bin in it; expected a folder that cortado convert text --tokenizer=FILE made' "$CORTADO" new --from=gpt_char --data=book --to=bad
 runs no_tokenizer 2 'data=raw: no tokenizer.json in it; give what made the tokens by --tokenizer' "$CORTADO" new --from=gpt_char --data=raw --to=bad
