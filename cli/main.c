@@ -177,6 +177,8 @@ static int run_in_job(const ct_verb *verb, ct_call *call)
     if ((status != CT_OK) && (status != CT_STOPPED)) ct_job_fail(&job, status);
     ct_options_destroy(options);
     ct_job_finish(&job);
+    call->options = NULL;
+    call->job = NULL;
     return ct_status_exit_code(status);
 }
 

@@ -180,7 +180,9 @@ typedef struct dealer {
 /* A kind's next sample goes to its replica that has fewest. */
 static double next_end(const dealer *d, int kind)
 {
-    return ct_job_line_at(d->line[kind], (double)(d->dealt[kind] / d->n[kind] + 1));
+    int64_t has = d->dealt[kind] / d->n[kind];
+
+    return ct_job_line_at(d->line[kind], (double)(has + 1));
 }
 
 static void deal(dealer *d, int n_kind, int64_t left)

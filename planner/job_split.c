@@ -117,7 +117,7 @@ static void choose_entries(builder *b)
             }
             part_of(b->s, i, way)->entry = -1;
             if (!is_named(n, i)) continue;
-            part_of(b->s, i, way)->entry = (signed char)entry_for(b, i, way, &s);
+            part_of(b->s, i, way)->entry = (int8_t)entry_for(b, i, way, &s);
             ways_of(b->s, block, way)->may |= s.splits;
         }
     }
@@ -317,7 +317,7 @@ static void note_layer(builder *b, const ct_sharded_net *s, int layer, int way)
     ct_job_part *p = part_of(b->s, layer, way);
     int tensor = b->s->tensor;
 
-    p->split = (signed char)s->split[layer];
+    p->split = (int8_t)s->split[layer];
     p->share = (float)moved_share(b->n, s, layer, tensor);
     b->value[layer] = fraction(s->top[layer].kind, tensor);
     if (b->n->net->layer[layer]->n_bottom == 0) b->value[layer] = 1.0 / tensor;
@@ -618,7 +618,7 @@ ct_status ct_job_split_of_file(const ct_job_net *n, const ct_parallel *file,
 
         *p = (ct_job_part){ -1, CT_JOB_ABSENT, 1 };
         if (sharded->stage[i] != stage) continue;
-        p->split = (signed char)sharded->split[i];
+        p->split = (int8_t)sharded->split[i];
         p->share = (float)moved_share(n, sharded, i, made.tensor);
         hear_in_file(&b, sharded, i);
     }

@@ -36,9 +36,9 @@ typedef struct ct_job_talk {
 
 /** A layer that goes one way. */
 typedef struct ct_job_part {
-    signed char entry; /* what the file says of it; -1: nothing */
-    signed char split; /* ct_parallel_split; CT_JOB_ABSENT      */
-    float share;       /* of its activations that a rank moves  */
+    int8_t entry; /* what the file says of it; -1: nothing */
+    int8_t split; /* ct_parallel_split; CT_JOB_ABSENT      */
+    float share;  /* of its activations that a rank moves  */
 } ct_job_part;
 
 /** A block that goes one way. */

@@ -12,10 +12,10 @@ typedef struct finder {
     const ct_net *net;
     int tensor;
     int *n_reader; /* of the first top of each layer */
-    signed char *split;
+    int8_t *split;
     /* of the run that is looked at: what its layers would be */
     int *run;
-    signed char *wish;
+    int8_t *wish;
     int n_run;
 } finder;
 
@@ -70,7 +70,7 @@ static void count_readers(const finder *f)
 static void wish(finder *f, int layer, ct_parallel_split split)
 {
     f->run[f->n_run] = layer;
-    f->wish[f->n_run++] = (signed char)split;
+    f->wish[f->n_run++] = (int8_t)split;
 }
 
 static bool trace(finder *f, int layer, size_t n_bottom);

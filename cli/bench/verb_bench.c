@@ -173,7 +173,7 @@ static ct_status bench_comm(const ct_call *call, ct_options *o)
     CT_TRY(ct_bench_algorithms(call->job->comm, algorithm, &plan));
     plan.repeat = (int)ct_options_count(o, "repeat", 0);
     plan.plain = (memory != NULL) && (strcmp(memory, "plain") == 0);
-    result = calloc((size_t)(plan.n_size * plan.n_algo), sizeof(*result));
+    result = calloc((size_t)plan.n_size * (size_t)plan.n_algo, sizeof(*result));
     if (result == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the results");
     status = ct_bench_comm(call->job->comm, &plan, result);
     if (status == CT_OK) status = show(call, &plan, result, json);

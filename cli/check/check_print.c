@@ -395,6 +395,7 @@ static void add_weights(const ct_net *net, int i, ct_json_writer *w)
 static void add_layer(const ct_net *net, int i, ct_json_writer *w)
 {
     const ct_layer *l = net->layer[i];
+    const Ct__RepeatCopy *copy = copy_of(net, i);
     ct_estimate e;
 
     ct_net_estimate(net, i, &e);
@@ -415,9 +416,9 @@ static void add_layer(const ct_net *net, int i, ct_json_writer *w)
         ct_json_end(w);
     }
     ct_json_end(w);
-    if (copy_of(net, i) != NULL) {
-        ct_json_add_integer(w, "copy", copy_of(net, i)->copy);
-        ct_json_add_integer(w, "of", copy_of(net, i)->of);
+    if (copy != NULL) {
+        ct_json_add_integer(w, "copy", copy->copy);
+        ct_json_add_integer(w, "of", copy->of);
     }
     ct_json_begin_list(w, "weights");
     add_weights(net, i, w);

@@ -70,7 +70,7 @@ static ct_status read_texts(texts *t)
     t->n = (n > 0) ? n : 1;
     for (int i = 0; i < n; i++)
         CT_TRY(read_text(ct_options_entry(o, "files", i, NULL), &t->text[i]));
-    if (n > 0) return CT_OK;
+    if (prompt == NULL) return CT_OK;
     t->text[0].prompt = strdup(prompt);
     t->text[0].n = strlen(prompt);
     return (t->text[0].prompt != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a text");

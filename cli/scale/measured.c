@@ -104,8 +104,10 @@ static ct_status read_plan(ct_scale *s, plan *p)
         return CT_FAIL(CT_ERR_CONFIG, "--repeats and --iterations: at least 1");
     if ((launcher != NULL) && (strstr(launcher, "{ranks}") == NULL))
         return CT_FAIL(CT_ERR_CONFIG, "--launcher=%s: has no {ranks} in it", launcher);
-    if (launcher != NULL) p->launcher = strdup(launcher);
-    return read_sizes(s, p);
+    CT_TRY(read_sizes(s, p));
+    if (launcher == NULL) return CT_OK;
+    p->launcher = strdup(launcher);
+    return (p->launcher != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a launcher");
 }
 
 /* ---- commands */

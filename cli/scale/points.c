@@ -129,7 +129,10 @@ static void point_fill(ct_point *p, json_t *const *run, int n)
 
     p->failed = true;
     for (int i = 0; i < n; i++) take_steps(&s, json_object_get(run[i], "result"));
-    if (s.n == 0) return;
+    if (s.n == 0) {
+        free(s.v);
+        return;
+    }
     p->failed = false;
     ct_sort(s.v, s.n);
     p->n_sample = s.n;

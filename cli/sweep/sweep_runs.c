@@ -49,10 +49,14 @@ static ct_status describe(const ct_sweep *s, ct_text *out)
 static ct_status compare(const ct_sweep *s, const char *path, const ct_text *want)
 {
     char *have = calloc(want->length + 2, 1);
-    FILE *f = fopen(path, "re");
-    size_t n = ((have != NULL) && (f != NULL)) ? fread(have, 1, want->length + 1, f) : 0;
-    bool same = (n == want->length) && (memcmp(have, want->text, n) == 0);
+    FILE *f;
+    size_t n;
+    bool same;
 
+    if (have == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
+    f = fopen(path, "re");
+    n = (f != NULL) ? fread(have, 1, want->length + 1, f) : 0;
+    same = (n == want->length) && (memcmp(have, want->text, n) == 0);
     if (f != NULL) fclose(f);
     free(have);
     if (same) return CT_OK;

@@ -274,7 +274,7 @@ static ct_status run_batch(ct_test_report *r, ct_net *net, int64_t batch)
 {
     int64_t n = ct_tensor_count(&ct_value_reader_blob(net, 1)->data);
 
-    if (r->crops == 0) return run_crop(r, net, batch);
+    if (r->crops < 1) return run_crop(r, net, batch);
     memset(r->mean, 0, (size_t)(n * r->n_class) * sizeof(double));
     for (int k = 0; k < r->crops; k++) {
         CT_TRY(run_crop(r, net, batch * r->crops + k));
@@ -412,15 +412,22 @@ static int by_probability(const void *a, const void *b)
 static ct_status open_names(const ct_test_report *r, ct_reader **names_p)
 {
     const Ct__LayerParameter *l = r->data;
+    const Ct__DataParameter *data;
+    const Ct__ImageDataParameter *images;
     ct_reader_options o = { .who = "--report", .n_field = 2 };
 
     *names_p = NULL;
-    if ((l == NULL) || (l->data_param == NULL && l->image_data_param == NULL)) return CT_OK;
-    if (is_type(l, "Data") && l->data_param->has_shuffle && l->data_param->shuffle) return CT_OK;
-    if (is_type(l, "ImageData") && l->image_data_param->shuffle) return CT_OK;
-    o.source = is_type(l, "Data") ? l->data_param->source : l->image_data_param->source;
-    if (is_type(l, "ImageData")) o.root_folder = l->image_data_param->root_folder;
-    return ct_reader_open(is_type(l, "Data") ? "lmdb" : "images", &o, names_p);
+    if (l == NULL) return CT_OK;
+    data = is_type(l, "Data") ? l->data_param : NULL;
+    images = is_type(l, "ImageData") ? l->image_data_param : NULL;
+    if ((data != NULL) && !(data->has_shuffle && data->shuffle)) {
+        o.source = data->source;
+        return ct_reader_open("lmdb", &o, names_p);
+    }
+    if ((images == NULL) || images->shuffle) return CT_OK;
+    o.source = images->source;
+    o.root_folder = images->root_folder;
+    return ct_reader_open("images", &o, names_p);
 }
 
 /* Of a key "00000007_sea/1.jpg", as conversions make them, the file. */

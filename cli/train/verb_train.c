@@ -193,14 +193,14 @@ static ct_status find_snapshot(training *t)
         if (text != NULL) size = strlen(text) + 1;
         if ((text == NULL) && (status == CT_OK)) text = calloc(1, 1);
     }
-    CT_TRY(ct_job_share(t->job, status));
-    CT_TRY(ct_job_broadcast(t->job, &text, &size));
-    if (size == 0) {
+    status = ct_job_share(t->job, status);
+    if (status == CT_OK) status = ct_job_broadcast(t->job, &text, &size);
+    if ((status != CT_OK) || (size == 0)) {
         free(text);
     } else {
         t->snapshot = text;
     }
-    return CT_OK;
+    return status;
 }
 
 /* No other training writes to snapshot_prefix while this one runs. Collective. */

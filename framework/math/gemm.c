@@ -74,7 +74,7 @@ static void pick_grid(ct_gemm_plan *p)
         p->grid_m = gm;
         p->grid_n = gn;
     }
-    p->grid_m = (int)ct_gemm_smaller(p->grid_m, ct_gemm_ceil_div(d->m, 1));
+    if (p->grid_m > d->m) p->grid_m = (int)d->m;
     p->grid_n = (int)ct_gemm_smaller(p->grid_n, ct_gemm_ceil_div(d->n, ct_gemm_panel(p->set)));
 }
 

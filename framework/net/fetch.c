@@ -162,7 +162,7 @@ static int by_first(const void *a, const void *b)
 /* Ahead of its first use, but not in the other list. */
 static void find_begins(plan *p)
 {
-    qsort(p->v, (size_t)p->n, sizeof(*p->v), by_first);
+    if (p->n > 0) qsort(p->v, (size_t)p->n, sizeof(*p->v), by_first);
     for (int i = 0; i < p->n; i++) {
         visit *v = &p->v[i];
         int start = (v->first < p->net->n_forward) ? 0 : p->net->n_forward;
@@ -311,11 +311,16 @@ static void close_stays(stay *s, int n)
 
 static ct_status note_stay(stay *s, const ct_step *step, int t)
 {
-    if (step->kind == CT_STEP_DROP) s->to[s->n - 1] = t;
+    size_t n = (size_t)s->n + 1;
+    int *from, *to;
+
+    if ((step->kind == CT_STEP_DROP) && (s->n > 0)) s->to[s->n - 1] = t;
     if (step->kind != CT_STEP_BEGIN) return CT_OK;
-    s->from = realloc(s->from, sizeof(*s->from) * (size_t)(s->n + 1));
-    s->to = realloc(s->to, sizeof(*s->to) * (size_t)(s->n + 1));
-    if ((s->from == NULL) || (s->to == NULL))
+    from = realloc(s->from, sizeof(*from) * n);
+    if (from != NULL) s->from = from;
+    to = realloc(s->to, sizeof(*to) * n);
+    if (to != NULL) s->to = to;
+    if ((from == NULL) || (to == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the places of weights");
     s->from[s->n++] = t;
     return CT_OK;

@@ -148,8 +148,9 @@ static ct_status fill_gaussian(fill_job *j, float *data)
 /* n of the variance rules: a unit's inputs are count / dim[0], its outputs count / dim[1]. */
 static double fan(const fill_job *j)
 {
-    double in = (double)(j->n / j->shape->dim[0]);
-    double out = (j->shape->ndim > 1) ? (double)(j->n / j->shape->dim[1]) : (double)j->n;
+    int64_t n_in = j->n / j->shape->dim[0];
+    int64_t n_out = (j->shape->ndim > 1) ? j->n / j->shape->dim[1] : j->n;
+    double in = (double)n_in, out = (double)n_out;
 
     switch (j->p->variance_norm) {
     case CT__FILLER_PARAMETER__VARIANCE_NORM__AVERAGE:

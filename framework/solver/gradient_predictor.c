@@ -247,7 +247,7 @@ static void solve(int n, factor l, double *x)
         for (int k = 0; k < i; k++) x[i] -= l[i][k] * x[k];
         x[i] /= l[i][i];
     }
-    for (int i = n - 1; i >= 0; i--) {
+    for (int i = n; i-- > 0;) {
         for (int k = i + 1; k < n; k++) x[i] -= l[k][i] * x[k];
         x[i] /= l[i][i];
     }

@@ -90,8 +90,10 @@ static bool keeps(const ct_optex *o)
 /* What a set will have from here on. */
 static void count_known(ct_optex *o)
 {
-    o->kept[KEPT_MANY] = (float)(o->round.updates / MANY);
-    o->kept[KEPT_REST] = (float)(o->round.updates % MANY);
+    int64_t many = o->round.updates / MANY, rest = o->round.updates % MANY;
+
+    o->kept[KEPT_MANY] = (float)many;
+    o->kept[KEPT_REST] = (float)rest;
     o->kept[KEPT_BATCHES] = (float)o->round.batches;
     o->kept[KEPT_NOISE] = o->guard.noise;
     o->kept[KEPT_SIGNAL] = o->guard.signal;
@@ -193,8 +195,8 @@ static ct_status check_net(const ct_net *net)
     return CT_OK;
 }
 
-static ct_status open(const Ct__SolverParameter *param, ct_train_step *step, const ct_group *ranks,
-                      ct_optex *o)
+static ct_status set_up(const Ct__SolverParameter *param, ct_train_step *step,
+                        const ct_group *ranks, ct_optex *o)
 {
     bool last = (o->param->corrector == CT__OPT_EX_PARAMETER__CORRECTOR__LAST_POINT);
 
@@ -226,7 +228,7 @@ ct_status ct_optex_create(const Ct__SolverParameter *param, ct_train_step *step,
     if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for OptEx");
     o->param = ct_optex_param(param);
     o->guard = ct_optex_guard_open(o->param->parallel);
-    status = open(param, step, ranks, o);
+    status = set_up(param, step, ranks, o);
     if (status != CT_OK) {
         ct_optex_destroy(o);
         return status;

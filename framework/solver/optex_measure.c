@@ -34,6 +34,7 @@ double ct_optex_round_product(const ct_optex_round *r, const float *a, const flo
 ct_status ct_optex_measure_noise(ct_optex_round *r)
 {
     int together = r->stays ? r->parallel : r->batches; /* at one point */
+    int n_sum = r->parallel / together;
     float *sum = ct_optex_round_room(r);
     double noise = 0.0;
 
@@ -50,7 +51,7 @@ ct_status ct_optex_measure_noise(ct_optex_round *r)
         if ((b + 1) % together == 0) noise -= ct_optex_round_product(r, sum, sum) / together;
     }
     CT_TRY(ct_optex_round_add_up(r, &noise, 1));
-    noise /= r->parallel - r->parallel / together;
+    noise /= r->parallel - n_sum;
     r->measure.noise = (noise > 0.0) ? noise : 0.0;
     return CT_OK;
 }

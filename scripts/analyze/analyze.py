@@ -34,12 +34,15 @@ TIDY = re.compile(r"^(?P<file>[^:\s]+):(?P<line>\d+):\d+: (?:warning|error): (?P
 CPPCHECK = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): (?P<kind>\w+): (?P<message>.*)$")
 
 
-def findings(tool, pattern, text):
+def findings(tool, pattern, text, unit=None):
+    """What a text says. Of a header that the source `unit` includes: said of the source, since it depends on what that passes."""
     for line in text.splitlines():
         m = pattern.match(line)
         if m:
             file = os.path.relpath(os.path.join(ROOT, m["file"]), ROOT)
             message = re.sub(r" at line \d+", "", m["message"])  # a line of known.txt outlives lines of code
+            if unit is not None and file != unit:
+                file, message = unit, f"{file}: {message}"
             yield Finding(tool, file, m["kind"], message, int(m["line"]))
 
 
@@ -50,7 +53,7 @@ def run(command):
 
 def gcc(cc, flags, file):
     out = [f"-Wno-analyzer-{kind}" for kind in LEFT_OUT]
-    return findings("gcc", GCC, run([*cc, *flags, "-Wno-unknown-pragmas", "-O1", "-fno-openmp", "-fanalyzer", *out, "-c", "-o", os.devnull, file]))
+    return findings("gcc", GCC, run([*cc, *flags, "-Wno-unknown-pragmas", "-O1", "-fno-openmp", "-fanalyzer", *out, "-c", "-o", os.devnull, file]), file)
 
 
 def in_pragma(found):
@@ -62,7 +65,7 @@ def in_pragma(found):
 
 def tidy(flags, file):
     deep = ["-Xclang", "-analyzer-inline-max-stack-depth", "-Xclang", "10"]  # with 5 it does not see that cut() of gguf.c always fails
-    return (f for f in findings("clang-tidy", TIDY, run(["clang-tidy", "--quiet", file, "--", *deep, *flags])) if not in_pragma(f))
+    return (f for f in findings("clang-tidy", TIDY, run(["clang-tidy", "--quiet", file, "--", *deep, *flags]), file) if not in_pragma(f))
 
 
 def cppcheck(flags, files):
