@@ -85,12 +85,13 @@ int ct_shards_touched(const ct_shards *s, int64_t local)
 int ct_shards_readers(const ct_shards *s, int64_t local, int64_t ranks)
 {
     int64_t stripe = s->n / s->stripes, longest = stripe + (s->n % s->stripes > 0);
-    int64_t a_stripe = (longest + local - 2) / local + 1;
-    int64_t touched = (local * ranks + stripe - 2) / stripe + 1;
-    int64_t most = (touched + s->n_file - 1) / s->n_file * a_stripe;
+    int64_t a_stripe, touched, most;
 
-    if ((local < 1) || (most > ranks)) most = ranks;
-    return (int)most;
+    if (local < 1) return (int)ranks;
+    a_stripe = (longest + local - 2) / local + 1;
+    touched = (local * ranks + stripe - 2) / stripe + 1;
+    most = (touched + s->n_file - 1) / s->n_file * a_stripe;
+    return (int)((most < ranks) ? most : ranks);
 }
 
 char *ct_shards_path(const char *folder, int k)

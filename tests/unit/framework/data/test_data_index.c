@@ -494,6 +494,7 @@ static void test_files_of_a_batch(void **state)
     for (int k = 0; k < 8; k++) all += s.count[k];
     assert_int_equal(all, 1000);
     assert_int_equal(ct_shards_touched(&s, 1), 1);
+    assert_int_equal(ct_shards_readers(&s, 0, 3), 3);
     assert_int_equal(ct_shards_touched(&s, 25), 2);
     assert_int_equal(ct_shards_touched(&s, 27), 3);
     assert_int_equal(ct_shards_touched(&s, 999), 8);
