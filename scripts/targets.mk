@@ -189,7 +189,7 @@ fuzz-coverage:
 	    python3 tests/fuzz/coverage.py
 $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -o $@
-$(B)/fuzz_request: $(B)/tests/served_fake.o
+$(B)/fuzz_request $(B)/fuzz_http: $(B)/tests/served_fake.o
 
 # analyzers of sources, for minutes: nothing new may come out of them; T=framework/data for a part,
 # ANALYZE=cppcheck for one of them

@@ -11,9 +11,12 @@
 #include "serve/api/chat_template.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokens.h"
 
 static const char *const name[] = { "config.json", "tokenizer_config.json",
                                     "model.safetensors.index.json", "s.best", "sweep.prototxt" };
+
+static const char solver[] = "net_param { } base_lr: 1 lr_policy: 'fixed' max_iter: 40 momentum: 0";
 
 enum { N_NAME = sizeof(name) / sizeof(name[0]), LENGTH = 8 };
 
@@ -59,6 +62,21 @@ static void read_best(const char *folder)
     free(file);
 }
 
+/* What a run lists of its tests can be read. */
+static void write_best(const char *folder, const uint8_t *data, size_t size)
+{
+    ct_snapshot_state s = { .keep_best = (int)(size % 4), .iteration = 1 << 20 };
+    char prefix[160], *file = NULL;
+
+    snprintf(prefix, sizeof(prefix), "%s/s", folder);
+    snprintf(s.best.metric, sizeof(s.best.metric), "accuracy");
+    for (size_t i = 0; (i < size) && (s.best.n < CT_MAX_BEST); i++)
+        s.best.set[s.best.n++] =
+            (ct_best_set){ .iteration = (int64_t)i, .value = data[i] / 7.0, .own = true };
+    if (ct_snapshot_list_best(prefix, &s, size % 2 == 0, 0) != CT_OK) abort();
+    if ((ct_snapshot_best_weights(prefix, &file) != CT_OK) || (file != NULL)) abort();
+}
+
 static void read_sweep(const char *path)
 {
     ct_sweep s = { .n_run = 0 };
@@ -67,6 +85,8 @@ static void read_sweep(const char *path)
     if ((status == CT_OK) && ((s.n_run < 1) || (s.n_run > CT_SWEEP_MAX_RUN))) abort();
     ct_sweep_destroy(&s);
 }
+
+FUZZ_TOKENS(1, &ct__sweep_parameter__descriptor);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -78,6 +98,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ct_log_set_sink(fuzz_drop, NULL);
     k = data[0] % N_NAME;
     write_shard(folder);
+    snprintf(path, sizeof(path), "%s/s", folder); /* the solver of a sweep */
+    fuzz_write(path, solver, sizeof(solver) - 1);
     snprintf(path, sizeof(path), "%s/%s", folder, name[k]);
     snprintf(weights, sizeof(weights), "%s/model-1.safetensors", folder);
     fuzz_write(path, data + 1, size - 1);
@@ -94,6 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 3:
         read_best(folder);
+        write_best(folder, data + 1, size - 1);
         break;
     default:
         read_sweep(path);

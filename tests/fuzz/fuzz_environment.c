@@ -1,6 +1,7 @@
 /* Values of the environment: twins of options, what launchers and SLURM say, what chooses kernels.
- * An input is lines NAME=VALUE of the names that are read. Any bytes end in options that are whole,
- * and in limits and names that make sense, or in an error. */
+ * An input is lines NAME=VALUE of the names that are read; others are what stands on the command
+ * line behind the verb. Any bytes end in options that are whole, and in limits and names that make
+ * sense, or in an error. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "runtime/job.h"
 #include "topology/discover.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokens.h"
 
 enum { MOST_VALUES = 24, MOST_BYTES = 4096 };
 
@@ -25,39 +27,73 @@ static bool is_read(const char *name)
     return false;
 }
 
-static int set_values(char *text, const char *set[MOST_VALUES])
+/* argument[0] is the verb's. */
+static int set_values(char *text, const char *set[MOST_VALUES], char *argument[MOST_VALUES + 2],
+                      int *n_argument_p)
 {
     int n = 0;
+
+    *n_argument_p = 1;
 
     for (char *line = strtok(text, "\n"); (line != NULL) && (n < MOST_VALUES);
          line = strtok(NULL, "\n")) {
         char *equal = strchr(line, '=');
 
-        if ((equal == NULL) || (equal == line)) continue;
+        if ((equal == NULL) || (equal == line) || !is_read(line)) {
+            if (*n_argument_p <= MOST_VALUES) argument[(*n_argument_p)++] = line;
+            continue;
+        }
         *equal = '\0';
-        if (!is_read(line)) continue;
         if (setenv(line, equal + 1, 1) != 0) abort();
         set[n++] = line;
     }
     return n;
 }
 
-static void read_options(void)
+/* All that may be asked of what was given. */
+static void use_options(ct_options *o, const char *verb)
+{
+    for (int i = 0; i < ct_option_table_n; i++) {
+        const ct_option *op = &ct_option_table[i];
+        ct_origin origin;
+
+        if (ct_options_place(o, op->name).text[0] == '\0') abort();
+        if (ct_origin_str(ct_options_origin(o, op->name)) == NULL) abort();
+        if ((op->kind == CT_OPTION_COUNT) && (ct_options_count(o, op->name, 0) < 0)) abort();
+        if (op->kind == CT_OPTION_FLAG) (void)ct_options_flag(o, op->name);
+        if ((op->kind == CT_OPTION_LIST) || (op->kind == CT_OPTION_REST)) {
+            for (int k = ct_options_n(o, op->name) - 1; k >= 0; k--)
+                if (ct_options_entry(o, op->name, k, &origin) == NULL) abort();
+        } else if ((op->kind == CT_OPTION_TEXT) && ct_option_serves(op, verb)) {
+            if (ct_options_take(o, verb, op->name, "text", "file:1") != CT_OK) abort();
+            if (ct_options_text(o, op->name) == NULL) abort();
+        }
+    }
+}
+
+static void print_help(const char *verb)
+{
+    FILE *to = fopen("/dev/null", "w");
+
+    if (to == NULL) abort();
+    ct_options_help(ct_option_table, ct_option_table_n, verb, to);
+    fclose(to);
+}
+
+static void read_options(char *argument[MOST_VALUES + 2], int n_argument)
 {
     for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) {
-        char *verb = (char *)(uintptr_t)v->name;
-        char *const argv[] = { verb, NULL };
+        char *copy[MOST_VALUES + 2];
         ct_options *o = NULL;
-        ct_status status = ct_options_parse(ct_option_table, ct_option_table_n, 1, argv, &o);
+        ct_status status;
 
+        memcpy(copy, argument, sizeof(copy));
+        copy[0] = (char *)(uintptr_t)v->name;
+        copy[n_argument] = NULL;
+        status = ct_options_parse(ct_option_table, ct_option_table_n, n_argument, copy, &o);
         if ((status != CT_OK) && (status != CT_ERR_CONFIG)) abort();
         if (status != CT_OK) continue;
-        for (int i = 0; i < ct_option_table_n; i++) {
-            const ct_option *op = &ct_option_table[i];
-
-            if ((op->kind == CT_OPTION_COUNT) && (ct_options_count(o, op->name, 0) < 0)) abort();
-            if ((op->kind == CT_OPTION_LIST) && (ct_options_n(o, op->name) < 0)) abort();
-        }
+        use_options(o, v->name);
         ct_options_destroy(o);
     }
 }
@@ -81,18 +117,21 @@ static void read_launch(void)
     if (memchr(id.job, '\0', sizeof(id.job)) == NULL) abort();
 }
 
+FUZZ_TOKENS(0, NULL);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *set[MOST_VALUES];
-    char text[MOST_BYTES + 1];
-    int n;
+    char text[MOST_BYTES + 1], *argument[MOST_VALUES + 2] = { NULL };
+    int n, n_argument;
 
     if (size > MOST_BYTES) return 0;
     ct_log_set_sink(fuzz_drop, NULL);
     memcpy(text, data, size);
     text[size] = '\0';
-    n = set_values(text, set);
-    read_options();
+    n = set_values(text, set, argument, &n_argument);
+    read_options(argument, n_argument);
+    print_help(ct_verb_table[size % 4].name);
     read_launch();
     for (int i = 0; i < n; i++) unsetenv(set[i]);
     return 0;

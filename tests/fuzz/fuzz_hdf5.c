@@ -14,21 +14,12 @@
 #include "framework/data/reader.h"
 #include "framework/data/words.h"
 #include "framework/data/writer.h"
-#include "framework/net/net.h"
-#include "framework/proto/upgrade.h"
 #include "framework/snapshot/snapshot_impl.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/snapshot.h"
-#include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
-
-static const char net_text[] =
-    "name: 'n' layer { name: 'in' type: 'DummyData' top: 'x' top: 'l' dummy_data_param { "
-    "shape { dim: 2 dim: 3 } shape { dim: 2 } } } "
-    "layer { name: 'a/b' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param { "
-    "num_output: 4 weight_filler { type: 'constant' value: 0.5 } } } "
-    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'l' top: 'loss' }";
+#include "tests/fuzz/one_net.h"
 
 /* the one net, and the files around an input */
 static struct {
@@ -68,16 +59,7 @@ static ct_snapshot_state fresh_state(void)
 
 static void make_net(void)
 {
-    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1 } };
-    Ct__NetParameter *param = NULL;
-    ct_source_map *map = NULL;
-    char path[128];
-
-    snprintf(path, sizeof(path), "%s/net.prototxt", z.dir);
-    fuzz_write(path, net_text, sizeof(net_text) - 1);
-    if ((ct_source_map_create(&map) != CT_OK) || (ct_net_read(path, map, &param) != CT_OK)) abort();
-    o.map = map;
-    if (ct_net_create(param, &o, &z.net) != CT_OK) abort();
+    z.net = fuzz_net("a/b", 4);
     z.history = calloc((size_t)z.net->grad_count + 1, sizeof(float));
     z.stored = ct_storage_at(ct_device_cpu(), z.history, z.net->grad_count);
     ct_exchange_single(z.net->n_param, &z.x);

@@ -1,7 +1,8 @@
 /* What a job and its user say of the machine: SLURM's addresses and node list, `topology:` and
  * `allreduce:` texts. Any bytes end in a topology that is whole, or in CT_ERR_CONFIG.
  * An input is lines: a topology text, an allreduce text, a node list, then an address for each
- * rank, and behind a blank its pattern. */
+ * rank, and behind blanks its pattern, its socket and NUMA node. Behind a line "--" stands the file
+ * that the topology text names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,26 @@
 #include "comm/collective/coll_types.h"
 #include "topology/discover.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokens.h"
 
 enum { MOST_RANKS = 12 };
+
+/* What plans ask of it. */
+static void price(const ct_topo *t)
+{
+    int slowest = ct_topo_slowest_node(t), smallest = ct_topo_smallest_node(t);
+
+    if ((slowest < 0) || (slowest >= t->n_node) || (smallest >= t->n_node)) abort();
+    for (int k = 0; k < t->n_node; ++k)
+        if (!(ct_topo_speed(t, k) >= ct_topo_speed(t, slowest))) abort();
+    for (int l = 0; l < t->machine.n_level; ++l) {
+        for (int v = 0; v < t->n_vertex[l]; ++v)
+            if (!(ct_topo_bandwidth(t, l, v) >= 0) || !(ct_topo_bus(t, l, v) >= 0)) abort();
+        if (!(ct_topo_uplink(t, l, 0) >= 0)) abort();
+    }
+    if (!(ct_topo_least_inside(t) > 0) || !(ct_topo_least_inject(t) >= 0)) abort();
+    if (!(ct_topo_codec_speed(t).update_s >= 0)) abort();
+}
 
 static void check(const ct_topo *t, int n_rank)
 {
@@ -28,6 +47,19 @@ static void check(const ct_topo *t, int n_rank)
         }
     }
     if (at != n_rank * (n_rank - 1) / 2) abort();
+    price(t);
+}
+
+/* "PATTERN 10": bound within socket 1 and NUMA node 0. */
+static void read_binding(char *pattern, ct_rank_place *place)
+{
+    char *blank = strchr(pattern, ' ');
+
+    place->socket = place->numa = -1;
+    if (blank == NULL) return;
+    *blank++ = '\0';
+    if ((*blank >= '0') && (*blank <= '9')) place->socket = *blank++ - '0';
+    if ((*blank >= '0') && (*blank <= '9')) place->numa = *blank - '0';
 }
 
 /* One rank a line, two to a node where the lines are even. */
@@ -39,13 +71,16 @@ static int read_ranks(char *text, ct_rank_place *place, ct_rank_name *name)
          line = strtok(NULL, "\n")) {
         char *blank = strchr(line, ' '), *dot = NULL;
 
-        if (blank != NULL) *blank = '\0';
+        place[n].socket = place[n].numa = -1;
+        if (blank != NULL) {
+            *blank = '\0';
+            read_binding(blank + 1, &place[n]);
+        }
         snprintf(name[n].address, sizeof(name[n].address), "%.255s", line);
         snprintf(name[n].pattern, sizeof(name[n].pattern), "%.127s",
                  (blank != NULL) ? blank + 1 : "switch.node");
         dot = strrchr(line, '.');
         snprintf(name[n].node, sizeof(name[n].node), "%.63s", (dot != NULL) ? dot + 1 : line);
-        place[n].socket = place[n].numa = -1;
         place[n].host = (uint64_t)n;
         for (int i = 0; i < n; ++i) {
             if (strcmp(name[i].node, name[n].node) == 0) place[n].host = place[i].host;
@@ -55,21 +90,27 @@ static int read_ranks(char *text, ct_rank_place *place, ct_rank_name *name)
     return n;
 }
 
-static void discover(const char *topology, const ct_job_facts *facts)
+/* file: NULL: there is none. */
+static void discover(const char *topology, const char *file, const ct_job_facts *facts)
 {
     ct_machine *m = NULL;
     ct_topo_text text;
+    ct_text drawing = { 0 };
     ct_topo *t = NULL;
     ct_status status = ct_topo_text_parse(topology, &text);
 
-    /* files are for fuzz_machine */
-    if ((status != CT_OK) || (ct_topo_text_file(&text) != NULL)) return;
-    status = ct_topo_text_machine(&text, NULL, 0, &m);
+    if ((status != CT_OK) || ((ct_topo_text_file(&text) != NULL) != (file != NULL))) return;
+    status = ct_topo_text_machine(&text, file, (file != NULL) ? strlen(file) : 0, &m);
     if (status == CT_OK) status = ct_topo_discover(&text, m, facts, &t);
     if (status == CT_OK) check(t, facts->n_rank);
     ct_topo_destroy(t);
+    if ((status == CT_OK) && (text.kind == CT_TOPO_SPEC) && (ct_topo_text_spec(&text, &m) == CT_OK))
+        ct_machine_draw_levels(m, &drawing);
+    ct_text_destroy(&drawing);
     ct_machine_destroy(m);
 }
+
+FUZZ_TOKENS(0, &ct__machine_parameter__descriptor);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -77,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ct_rank_name name[MOST_RANKS];
     ct_job_facts facts = { .place = place, .name = name, .speaks = true };
     ct_coll_term term[CT_COLL_TERMS];
-    char text[4097], *line[4] = { text };
+    char text[4097], *line[4] = { text }, *file;
     int n_term = 0;
 
     if (size > sizeof(text) - 1) return 0;
@@ -94,11 +135,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
     }
     facts.node_list = line[2];
+    file = strstr(line[3], "\n--\n");
+    if (file != NULL) {
+        *file = '\0';
+        file += 4;
+    }
     facts.n_rank = read_ranks(line[3], place, name);
     if (facts.n_rank > 0) {
-        discover(line[0], &facts);
-        discover("auto", &facts);
-        discover("slurm", &facts);
+        discover(line[0], file, &facts);
+        discover("auto", NULL, &facts);
+        discover("slurm", NULL, &facts);
     }
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "framework/data/image_list.h"
 #include "framework/data/window_list.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokens.h"
 
 static char *copy(const uint8_t *data, size_t size)
 {
@@ -57,6 +58,7 @@ static void windows(const uint8_t *data, size_t size)
 static void images(const uint8_t *data, size_t size)
 {
     ct_image_list list;
+    ct_label_count count = { 0 };
     ct_status status = ct_image_list_parse(&list, copy(data, size), size, "fuzz", "", "fuzz");
 
     if ((status != CT_OK) && (status != CT_ERR_DATA)) abort();
@@ -65,9 +67,14 @@ static void images(const uint8_t *data, size_t size)
         if (ct_image_list_path(&list, i)[0] == '\0') abort();
         if ((list.entry[i].line < 1) || (i > 0 && list.entry[i].line <= list.entry[i - 1].line))
             abort();
+        ct_label_count_add(&count, list.entry[i].label);
     }
+    ct_label_count_report(&count, "fuzz", true);
+    ct_label_count_release(&count);
     ct_image_list_release(&list);
 }
+
+FUZZ_TOKENS(0, NULL);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

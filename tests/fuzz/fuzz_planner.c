@@ -4,6 +4,7 @@
 
 #include "planner/solver_json.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokens.h"
 
 enum { MOST_BLOCKS = 6, MOST_WAYS = 18, MOST_LIMIT = 200, MOST_STAGES = 8, MOST_TIMES = 200 };
 
@@ -46,6 +47,8 @@ static void use_partition(const ct_partition *p)
     }
     if (n != p->n_layer) abort();
 }
+
+FUZZ_TOKENS(0, NULL);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -10,6 +10,7 @@
 #include "serve/api/transaction.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/served_fake.h"
+#include "tests/fuzz/tokens.h"
 
 #define TOKENIZER "tests/golden/chat/tokenizer.json" /* make fuzz runs where this is */
 
@@ -284,6 +285,8 @@ static void read_form(const char *body, size_t size)
         last = part.data + part.size;
     }
 }
+
+FUZZ_TOKENS(1, NULL);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,19 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/net/net.h"
-#include "framework/proto/upgrade.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/snapshot_impl.h"
-#include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
-
-static const char net_text[] =
-    "name: 'n' layer { name: 'in' type: 'DummyData' top: 'x' top: 'l' dummy_data_param { "
-    "shape { dim: 2 dim: 3 } shape { dim: 2 } } } "
-    "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param { "
-    "num_output: 2 weight_filler { type: 'constant' value: 0.5 } } } "
-    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'l' top: 'loss' }";
+#include "tests/fuzz/one_net.h"
 
 static const char *const history_name[] = { "momentum" };
 
@@ -31,24 +22,32 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1 } };
-    Ct__NetParameter *param = NULL;
-    ct_source_map *map = NULL;
-    char path[128];
-
     (void)argc;
     (void)argv;
     ct_log_set_sink(fuzz_drop, NULL);
-    snprintf(path, sizeof(path), "%s/net.prototxt", fuzz_folder_path());
     snprintf(z.path, sizeof(z.path), "%s/s.solverstate", fuzz_folder_path());
-    fuzz_write(path, net_text, sizeof(net_text) - 1);
-    if ((ct_source_map_create(&map) != CT_OK) || (ct_net_read(path, map, &param) != CT_OK)) abort();
-    o.map = map;
-    if (ct_net_create(param, &o, &z.net) != CT_OK) abort();
+    z.net = fuzz_net("ip", 2);
     z.history = calloc((size_t)z.net->grad_count + 1, sizeof(float));
     if (z.history == NULL) abort();
     z.stored = ct_storage_at(ct_device_cpu(), z.history, z.net->grad_count);
     return 0;
+}
+
+/* What was read is written, and read again with the same numbers. */
+static void write_again(const ct_snapshot_state *s)
+{
+    const char *const weights = "w.caffemodel"; /* it names them; they are not there */
+    ct_snapshot_state back = *s;
+    char path[128];
+    uint64_t hash;
+    int64_t size;
+
+    snprintf(path, sizeof(path), "%s/again.solverstate", fuzz_folder_path());
+    if (ct_caffe_state_write(path, weights, z.net, s, &hash, &size) != CT_OK) abort();
+    if (!ct_caffe_state_is(path)) abort();
+    if (ct_caffe_state_read(path, &(ct_weights){ .net = z.net }, &back) == CT_OK) {
+        if ((back.iteration != s->iteration) || (back.lr_step != s->lr_step)) abort();
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -68,5 +67,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!ct_caffe_state_is(z.path) || ct_h5_is_hdf5(z.path)) return 0;
     status = ct_caffe_state_read(z.path, &(ct_weights){ .net = z.net }, &s);
     if ((status == CT_OK) && ((s.iteration < 0) || (s.lr_step < 0))) abort();
+    if (status == CT_OK) write_again(&s);
     return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "framework/text/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokens.h"
 
 static void use(const ct_tokenizer *t, const uint8_t *data, size_t size)
 {
@@ -24,8 +25,12 @@ static void use(const ct_tokenizer *t, const uint8_t *data, size_t size)
     ct_text_destroy(&back);
 }
 
+FUZZ_TOKENS(0, NULL);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const char *const pattern[] = { NULL, "o200k", "gpt2", "cl100k", "llama3" };
+    enum { N_PATTERN = sizeof(pattern) / sizeof(pattern[0]) };
     char path[64];
     ct_tokenizer *t = NULL;
     ct_status status;
@@ -36,12 +41,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof(path), "/tmp/fuzz_tokenizer.%d", (int)getpid());
     f = fopen(path, "wb");
     if ((f == NULL) || (fwrite(data, 1, size, f) != size) || (fclose(f) != 0)) abort();
-    for (int i = 0; i < 2; i++) { /* with a pattern, for ranks; without, for the others */
-        status = ct_tokenizer_open(path, (i == 0) ? "o200k" : NULL, &t);
+    for (int i = 0; i < N_PATTERN; i++) { /* without one, and of a file of ranks with each */
+        status = ct_tokenizer_open(path, pattern[i], &t);
         if ((status != CT_OK) && (status != CT_ERR_DATA) && (status != CT_ERR_CONFIG)) abort();
+        if ((status != CT_OK) && (i > 0)) break;
         if (status != CT_OK) continue;
         use(t, data, size);
         ct_tokenizer_close(t);
+        if (i == 0) break;
     }
     unlink(path);
     return 0;

@@ -6,6 +6,7 @@
 #include "framework/base/log.h"
 #include "framework/data/voc.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokens.h"
 
 static void check(const ct_voc *v, int64_t lines)
 {
@@ -20,6 +21,8 @@ static void check(const ct_voc *v, int64_t lines)
         if ((o->line < 1) || (o->line > lines)) abort();
     }
 }
+
+FUZZ_TOKENS(0, NULL);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -7,6 +7,8 @@
 
 #include "framework/data/class_names.h"
 #include "framework/data/convert.h"
+#include "framework/base/text.h"
+#include "framework/data/loader.h"
 #include "framework/data/stripes.h"
 #include "framework/data/token_file.h"
 #include "framework/data/words.h"
@@ -14,6 +16,7 @@
 #include "serve/api/keys.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/tokens.h"
 
 typedef struct input {
     const char *folder;
@@ -37,6 +40,42 @@ static void text_to_words(const input *in)
     }
 }
 
+/* Back again, by the tokenizer that was made for them. */
+static void tokens_to_text(const input *in, const char *tokens, bool made)
+{
+    char back[128], tokenizer[128], *text = NULL;
+    ct_convert_options o = { .from = tokens, .to = back, .tokenizer = "bytes", .force = true };
+    size_t size = 0;
+
+    snprintf(back, sizeof(back), "%s/back.txt", in->folder);
+    snprintf(tokenizer, sizeof(tokenizer), "%s/tokenizer.json", in->folder);
+    if (made || (in->size % 3 == 1)) o.tokenizer = tokenizer;
+    if (ct_convert_from_tokens(&o) != CT_OK) return;
+    if (ct_file_read(back, &text, &size) != CT_OK) abort();
+    free(text);
+}
+
+/* A folder of texts: train is the input, the others are good. */
+static void texts_to_words(const input *in)
+{
+    char from[128], to[128], path[160];
+    ct_convert_options o = { .from = from, .to = to, .force = true };
+
+    snprintf(from, sizeof(from), "%s/texts", in->folder);
+    snprintf(to, sizeof(to), "%s/made", in->folder);
+    (void)mkdir(from, 0700);
+    snprintf(path, sizeof(path), "%s/a_train.txt", from);
+    fuzz_write(path, in->data, in->size);
+    snprintf(path, sizeof(path), "%s/test.txt", from);
+    fuzz_write(path, "the cat\n", 8);
+    snprintf(path, sizeof(path), "%s/%s.txt", from, (in->size % 5 == 0) ? "train_2" : "dev");
+    fuzz_write(path, "the dog\n", 8);
+    if (in->size % 4 == 0) o.tokenizer = "char";
+    (void)ct_convert_text(&o);
+    fuzz_empty(from);
+    fuzz_empty(to);
+}
+
 static void text_to_tokens(const input *in)
 {
     char to[128];
@@ -47,7 +86,7 @@ static void text_to_tokens(const input *in)
         o.train_bpe = 256 + (int64_t)(in->size % 50);
     else
         o.tokenizer = (in->size % 3 == 1) ? "char" : "bytes";
-    (void)ct_convert_text(&o);
+    if (ct_convert_text(&o) == CT_OK) tokens_to_text(in, to, o.train_bpe > 0);
 }
 
 static void vocabulary(const input *in)
@@ -127,7 +166,7 @@ static void annotated(const input *in, bool is_map)
 static void shards(const input *in)
 {
     char folder[128], path[160];
-    ct_shards s;
+    ct_shards s, again;
     int64_t n = 0;
 
     snprintf(folder, sizeof(folder), "%s/set", in->folder);
@@ -137,7 +176,24 @@ static void shards(const input *in)
     if (ct_shards_read(folder, "fuzz", &s) != CT_OK) return;
     for (int i = 0; i < s.n_file; i++) n += s.count[i];
     if (n != s.n) abort();
+    for (int64_t i = 0; i < 40; i++) {
+        int64_t sample = s.n * i / 40, k = ct_stripe_of(s.n, s.stripes, sample);
+
+        if ((ct_stripe_first(s.n, s.stripes, k) > sample) ||
+            (ct_stripe_first(s.n, s.stripes, k + 1) <= sample))
+            abort();
+        if (ct_shards_touched(&s, i + 1) > s.n_file) abort();
+        if (ct_shards_readers(&s, i, 3) > 3) abort();
+        sample = ct_sample_at(7, s.stripes, s.n * 2 + i, s.n);
+        if ((sample < 0) || (sample >= s.n)) abort();
+    }
+    if ((ct_shards_write(folder, &s) != CT_OK) || !ct_shards_is_set(folder) ||
+        (ct_shards_read(folder, "fuzz", &again) != CT_OK))
+        abort();
+    if ((again.n != s.n) || (again.n_file != s.n_file)) abort();
 }
+
+FUZZ_TOKENS(1, &ct__label_map__descriptor);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -147,7 +203,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ct_log_set_sink(fuzz_drop, NULL);
     snprintf(in.path, sizeof(in.path), "%s/in.txt", in.folder);
     fuzz_write(in.path, in.data, in.size);
-    switch (data[0] % 9) {
+    switch (data[0] % 10) {
     case 0:
         text_to_words(&in);
         break;
@@ -171,6 +227,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 7:
         annotated(&in, true);
+        break;
+    case 9:
+        texts_to_words(&in);
         break;
     default:
         shards(&in);
