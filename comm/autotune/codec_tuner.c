@@ -171,6 +171,21 @@ static int list_tried(const ct_codec_planner *c, const ct_codec_plan **list)
     return n;
 }
 
+/* Room for n plans on every rank, or an error on all of them. */
+static ct_status make_room(ct_codec_tuner *a, int n)
+{
+    int64_t missing = 0;
+
+    for (int k = 0; k < n; ++k) {
+        a->plan[k] = (ct_auto_plan){ .way = malloc(sizeof(int) * (size_t)a->gp->n_range + 1) };
+        missing += (a->plan[k].way == NULL);
+    }
+    a->n_plan = n;
+    CT_TRY(ct_comm_max(a->gp->comm, &missing, 1));
+    if (missing == 0) return CT_OK;
+    return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression, on a rank at least");
+}
+
 static ct_status share(ct_codec_tuner *a, ct_status status, const ct_codec_planner *c)
 {
     ct_comm *comm = a->gp->comm;
@@ -185,13 +200,11 @@ static ct_status share(ct_codec_tuner *a, ct_status status, const ct_codec_plann
     if (n == 0)
         return (status != CT_OK) ? status
                                  : CT_FAIL(CT_ERR_COMM, "rank 0 could not choose compression");
+    CT_TRY(make_room(a, n));
     for (int k = 0; k < n; ++k) {
-        ct_auto_plan *p = &a->plan[a->n_plan];
+        ct_auto_plan *p = &a->plan[k];
         double figures[3] = { 0, 0, 0 };
 
-        *p = (ct_auto_plan){ .way = malloc(bytes + 1) };
-        if (p->way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression");
-        a->n_plan += 1;
         if (comm->rank == 0) {
             memcpy(p->way, list[k]->way, bytes);
             figures[0] = list[k]->times.step_s;

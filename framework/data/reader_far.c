@@ -29,6 +29,8 @@ static ct_status open_full(const ct_reader *r)
         status = ct_reader_open(s->ops->name, &s->options, &s->full);
         if ((status == CT_OK) && (s->full->count != r->count)) {
             status = CT_READER_FAIL(r, CT_ERR_IO, "%s changed while it was read", r->source);
+            ct_reader_close(s->full); /* the next read looks again */
+            s->full = NULL;
         }
         if (status == CT_OK) r->io->opened = s->full->io->opened;
     }

@@ -578,6 +578,41 @@ static void test_lmdb_grows(void **state)
     test_folder_remove(&f);
 }
 
+/* A set that another rank of the node has open, and that has other records by now: no read of it
+ * succeeds, the second neither. */
+static void test_far_set_that_changed(void **state)
+{
+    test_folder f;
+    ct_reader_options o = { .who = "net:7", .n_field = 2 };
+    ct_reader_facts facts;
+    ct_reader *r;
+    void *local;
+    float label;
+    ct_sample s = { .rest = &label };
+    char set[400];
+
+    (void)state;
+    NEEDS(have_lmdb());
+    test_folder_make(&f);
+    make_lmdb(&f, 20);
+    snprintf(set, sizeof(set), "%s", test_path(&f, "train_lmdb"));
+    o.source = set;
+    assert_int_equal(ct_reader_open("lmdb", &o, &r), CT_OK);
+    ct_reader_tell(r, &facts);
+    ct_reader_close(r);
+    facts.count -= 1;
+    assert_int_equal(ct_reader_open_far("lmdb", &o, &facts, &r), CT_OK);
+    assert_int_equal(ct_reader_local(r, &local), CT_OK);
+    for (int i = 0; i < 2; i++) {
+        test_log_start();
+        assert_int_equal(r->ops->read(r, local, 3, &s), CT_ERR_IO);
+        assert_non_null(strstr(test_log_stop(), "changed while it was read"));
+    }
+    ct_reader_local_release(r, local);
+    ct_reader_close(r);
+    test_folder_remove(&f);
+}
+
 /* ---- HDF5 */
 
 static void make_h5(const char *path, int rows, int width, hid_t type, int first)
@@ -781,6 +816,7 @@ int main(void)
         cmocka_unit_test(test_lmdb_truncated_anywhere),
         cmocka_unit_test(test_lmdb_bad_record_is_named),
         cmocka_unit_test(test_lmdb_grows),
+        cmocka_unit_test(test_far_set_that_changed),
         cmocka_unit_test(test_hdf5_list_of_files),
         cmocka_unit_test(test_hdf5_refused),
         cmocka_unit_test(test_hdf5_impossible_sizes),
