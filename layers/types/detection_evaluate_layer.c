@@ -97,8 +97,11 @@ static int compare(const void *a, const void *b)
 /* The sample that row i of a bottom belongs to; below 0: the row is not used. */
 static float sample_of(const evaluate_plan *r, int bottom, const float *row, int64_t i)
 {
+    int64_t sample;
+
     if ((row[0] < 0) || (r->per_sample[bottom] == 0)) return row[0];
-    return (float)(i / r->per_sample[bottom]);
+    sample = i / r->per_sample[bottom];
+    return (float)sample;
 }
 
 static ct_status count_truth(const ct_layer *l, const ct_instance *in, const ct_exec *ex, float *y)

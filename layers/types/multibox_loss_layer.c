@@ -130,7 +130,8 @@ static ct_status check_row(const ct_layer *l, const ct_exec *ex, const multibox_
                            const float *row, int64_t at, int64_t *sample_p)
 {
     const ct_multibox_rule *s = l->state;
-    float number = (r->per_sample > 0) ? (float)(at / r->per_sample) : row[0];
+    int64_t before = (r->per_sample > 0) ? at / r->per_sample : 0; /* samples */
+    float number = (r->per_sample > 0) ? (float)before : row[0];
     int32_t sample = -1, label = -1;
     bool good;
 

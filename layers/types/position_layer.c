@@ -29,7 +29,8 @@ typedef struct position_plan {
 static void fill_sines(int64_t first, int64_t n, int64_t width, float *to)
 {
     for (int64_t c = 0; c < width; c++) {
-        double speed = pow(10000.0, -(double)(c / 2 * 2) / (double)width);
+        int64_t even = c - c % 2;
+        double speed = pow(10000.0, -(double)even / (double)width);
 
         for (int64_t p = 0; p < n; p++) {
             double angle = (double)(first + p) * speed;

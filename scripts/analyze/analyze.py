@@ -21,7 +21,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-Finding = collections.namedtuple("Finding", "tool file kind message line")
+Finding = collections.namedtuple("Finding", "tool file kind message place")
 # of gcc's: it is made for C without OpenMP, and version 12 follows values through a call alone, not through what a call fills
 LEFT_OUT = {
     "malloc-leak": "what is stored through a pointer of the caller's counts as lost; the address sanitizer looks for leaks in tests",
@@ -35,15 +35,16 @@ CPPCHECK = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): (?P<kind>\w+): (?P<messa
 
 
 def findings(tool, pattern, text, unit=None):
-    """What a text says. Of a header that the source `unit` includes: said of the source, since it depends on what that passes."""
+    """What a text says. What is said of a header counts as the source's, `unit`, that includes it: it depends on what that passes."""
     for line in text.splitlines():
         m = pattern.match(line)
         if m:
             file = os.path.relpath(os.path.join(ROOT, m["file"]), ROOT)
             message = re.sub(r" at line \d+", "", m["message"])  # a line of known.txt outlives lines of code
+            place = f"{file}:{m['line']}"
             if unit is not None and file != unit:
-                file, message = unit, f"{file}: {message}"
-            yield Finding(tool, file, m["kind"], message, int(m["line"]))
+                file, place = unit, f"{unit}, {place}"
+            yield Finding(tool, file, m["kind"], message, place)
 
 
 def run(command):
@@ -105,7 +106,7 @@ def main():
     new = sorted({f for f in seen if f[:4] not in told})
     gone = sorted(told - {f[:4] for f in seen})
     for f in new:
-        print(f"{f.file}:{f.line}: {f.tool}: {f.message} [{f.kind}]")
+        print(f"{f.place}: {f.tool}: {f.message} [{f.kind}]")
     for f in gone:
         print(f"scripts/analyze/known.txt: nothing matches any more: {' '.join(f)}")
     print(f"{len(args.files)} files: {len(new)} new, {len({f[:4] for f in seen}) - len({f[:4] for f in new})} known, {len(gone)} gone")

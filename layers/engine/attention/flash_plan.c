@@ -159,7 +159,8 @@ static double step_cost(const ct_attention_desc *d, const ct_flash_set *set, int
                                          ct_gemm_tile_row(here, key_tiles, t + 1) - i);
         }
     }
-    return (double)(numbers * d->dim * (d->heads / d->kv_heads));
+    numbers *= d->dim * (d->heads / d->kv_heads);
+    return (double)numbers;
 }
 
 static int first_free(int n, const double *busy)

@@ -318,7 +318,9 @@ static size_t floats(int64_t n)
 /* Share of the lanes that n columns use. */
 static double filling(const ct_tile_set *s, int64_t n)
 {
-    return (double)n / (double)((n + s->lanes - 1) / s->lanes * s->lanes);
+    int64_t vectors = (n + s->lanes - 1) / s->lanes;
+
+    return (double)n / (double)(vectors * s->lanes);
 }
 
 static weight_plan weight_make_plan(const ct_conv_desc *d)

@@ -394,8 +394,9 @@ static void put_places(const ct_pool_desc *d, const scratch *s, int64_t top, flo
 
     for (int64_t j = 0; j < d->ow; j++) {
         int64_t left = j * d->sw - d->pw + s->shift[j];
+        int64_t row = top + s->mask[j] / pitch, column = left + s->mask[j] % pitch;
 
-        to[j] = (float)((top + s->mask[j] / pitch) * d->w + left + s->mask[j] % pitch);
+        to[j] = (float)(row * d->w + column);
     }
 }
 
