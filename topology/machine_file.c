@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/name_map.h"
 #include "framework/base/text.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/prototxt.h"
@@ -20,6 +21,7 @@ typedef struct reader {
     const ct_source_map *map;
     ct_machine *m;
     int n_child[CT_MAX_LEVEL]; /* of the fullest switch of each level: what the names say */
+    ct_name_map switches;
 } reader;
 
 /* "FILE:LINE: …" of the message. */
@@ -275,11 +277,10 @@ static ct_status add_switch(reader *r, const Ct__MachineSwitchParameter *p, int 
                        (level == lowest) ? "switches" : "nodes");
     if ((p->n_switch_ == 0) && (p->n_nodes == 0))
         return fail_at(r, p, "switch \"%s\" holds nothing", name);
-    for (int i = 0; i < r->m->names->n_switch; ++i) {
-        if (strcmp(r->m->names->sw[i].name, name) == 0)
-            return fail_at(r, p, "two switches are named \"%s\"", name);
-    }
+    if (ct_name_map_find(&r->switches, name, strlen(name)) >= 0)
+        return fail_at(r, p, "two switches are named \"%s\"", name);
     CT_TRY(ct_names_add_switch(r->m->names, name, level, parent, &at));
+    CT_TRY(ct_name_map_put(&r->switches, name, at));
     if ((int)p->n_switch_ > r->n_child[level]) r->n_child[level] = (int)p->n_switch_;
     for (size_t i = 0; i < p->n_switch_; ++i) CT_TRY(add_switch(r, p->switch_[i], level - 1, at));
     return add_nodes(r, p, p->nodes, p->n_nodes, at);
@@ -702,6 +703,7 @@ ct_status ct_machine_parse(const char *name, const char *text, size_t size, ct_m
 done:
     if (message != NULL) protobuf_c_message_free_unpacked(message, NULL);
     ct_source_map_destroy(map);
+    ct_name_map_destroy(&r.switches);
     return status;
 }
 

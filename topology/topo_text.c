@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "framework/base/name_map.h"
 #include "topology/discover.h"
 #include "topology/names.h"
 
@@ -145,7 +146,9 @@ typedef struct conf {
     conf_switch *sw;
     int n, at; /* at: the switch in work */
     ct_machine *m;
-    int *named; /* [n] index among the machine's switches */
+    ct_name_map by_name; /* numbers of switches */
+    int *named;          /* [n] index among the machine's switches */
+    int *below, *beside; /* [n] a switch's first one below it, the next one below its own; -1 */
 } conf;
 
 static void destroy(conf *c)
@@ -157,6 +160,9 @@ static void destroy(conf *c)
     }
     free(c->sw);
     free(c->named);
+    free(c->below);
+    free(c->beside);
+    ct_name_map_destroy(&c->by_name);
     ct_machine_destroy(c->m);
 }
 
@@ -256,29 +262,36 @@ static ct_status adopt(void *ctx, const char *name)
 {
     conf *c = ctx;
     const conf_switch *above = &c->sw[c->at];
+    int i = ct_name_map_find(&c->by_name, name, strlen(name));
 
-    for (int i = 0; i < c->n; ++i) {
-        if (strcmp(c->sw[i].name, name) != 0) continue;
-        if (c->sw[i].parent >= 0)
-            return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" stands below \"%s\" and \"%s\"",
-                           c->file, above->line, name, c->sw[c->sw[i].parent].name, above->name);
-        c->sw[i].parent = c->at;
-        return CT_OK;
-    }
-    return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" has no line of its own", c->file,
-                   above->line, name);
+    if (i < 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" has no line of its own", c->file,
+                       above->line, name);
+    if (c->sw[i].parent >= 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" stands below \"%s\" and \"%s\"",
+                       c->file, above->line, name, c->sw[c->sw[i].parent].name, above->name);
+    c->sw[i].parent = c->at;
+    return CT_OK;
 }
+
+static ct_status fail_high(const conf *c)
+{
+    return CT_FAIL(CT_ERR_CONFIG, "%s: more than 4 levels of switches", c->file);
+}
+
+enum { MOST_WALK = 64 }; /* up a tree, which may have far fewer levels */
 
 static ct_status join(conf *c)
 {
     char what[300];
 
     for (int i = 0; i < c->n; ++i) {
-        for (int k = 0; k < i; ++k) {
-            if (strcmp(c->sw[k].name, c->sw[i].name) == 0)
-                return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" is described in line %d too",
-                               c->file, c->sw[i].line, c->sw[i].name, c->sw[k].line);
-        }
+        int k = ct_name_map_find(&c->by_name, c->sw[i].name, strlen(c->sw[i].name));
+
+        if (k >= 0)
+            return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" is described in line %d too",
+                           c->file, c->sw[i].line, c->sw[i].name, c->sw[k].line);
+        CT_TRY(ct_name_map_put(&c->by_name, c->sw[i].name, i));
     }
     for (c->at = 0; c->at < c->n; ++c->at) {
         snprintf(what, sizeof(what), "%.250s:%d", c->file, c->sw[c->at].line);
@@ -295,6 +308,7 @@ static ct_status join(conf *c)
                                c->sw[i].line, c->sw[i].name);
             if ((c->sw[i].nodes != NULL) && (height > c->sw[k].height)) c->sw[k].height = height;
         }
+        if (height > MOST_WALK) return fail_high(c);
     }
     return CT_OK;
 }
@@ -319,6 +333,26 @@ static ct_status add_node(void *ctx, const char *name)
     return ct_names_add_node(c->m->names, name, c->named[c->at]);
 }
 
+/* Which switches a switch holds, in the order of their lines. */
+static ct_status list_below(conf *c)
+{
+    size_t bytes = sizeof(int) * (size_t)c->n;
+
+    c->below = malloc(bytes);
+    c->beside = malloc(bytes);
+    if ((c->below == NULL) || (c->beside == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", c->file);
+    for (int i = 0; i < c->n; ++i) c->below[i] = c->beside[i] = -1;
+    for (int i = c->n - 1; i >= 0; --i) {
+        int parent = c->sw[i].parent;
+
+        if (parent < 0) continue;
+        c->beside[i] = c->below[parent];
+        c->below[parent] = i;
+    }
+    return CT_OK;
+}
+
 /* Switch i, what it holds below it, depth first. */
 static ct_status add_switch(conf *c, int i, int parent)
 {
@@ -331,9 +365,7 @@ static ct_status add_switch(conf *c, int i, int parent)
     snprintf(what, sizeof(what), "%.250s:%d", c->file, c->sw[i].line);
     c->at = i;
     if (c->sw[i].nodes != NULL) return ct_hostlist_each(c->sw[i].nodes, what, add_node, c);
-    for (int k = 0; k < c->n; ++k) {
-        if (c->sw[k].parent == i) CT_TRY(add_switch(c, k, c->named[i]));
-    }
+    for (int k = c->below[i]; k >= 0; k = c->beside[k]) CT_TRY(add_switch(c, k, c->named[i]));
     return CT_OK;
 }
 
@@ -346,8 +378,7 @@ static ct_status build(conf *c)
     for (int i = 0; i < c->n; ++i) {
         if ((i != root) && (c->sw[i].height > height)) height = c->sw[i].height;
     }
-    if (height + 2 > (int)(sizeof(above) / sizeof(above[0])))
-        return CT_FAIL(CT_ERR_CONFIG, "%s: more than 4 levels of switches", c->file);
+    if (height + 2 > (int)(sizeof(above) / sizeof(above[0]))) return fail_high(c);
     c->m = calloc(1, sizeof(*c->m));
     c->named = calloc((size_t)c->n, sizeof(*c->named));
     if (c->m != NULL) c->m->names = calloc(1, sizeof(*c->m->names));
@@ -359,6 +390,7 @@ static ct_status build(conf *c)
     c->m->n_level = height + 3; /* node, the switches, machine */
     for (int l = 0; l < c->m->n_level; ++l)
         ct_level_guess((l == c->m->n_level - 1) ? "machine" : above[l], l, &c->m->level[l]);
+    CT_TRY(list_below(c));
     for (int i = 0; i < c->n; ++i) {
         if (c->sw[i].parent < 0) CT_TRY(add_switch(c, i, -1));
     }

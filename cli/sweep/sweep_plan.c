@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/sweep/sweep.h"
+#include "framework/base/name_map.h"
 #include "framework/base/rng.h"
 #include "framework/proto/upgrade.h"
 #include "framework/snapshot/set_files.h"
@@ -35,20 +36,32 @@ static ct_status check_range(const ct_sweep *s, const Ct__SweepFieldParameter *f
     return CT_OK;
 }
 
-static ct_status check_field(const ct_sweep *s, size_t i)
+/* before: fields in front of it; it becomes one. */
+static ct_status check_field(const ct_sweep *s, size_t i, ct_name_map *before)
 {
     const Ct__SweepFieldParameter *f = s->param->vary[i];
 
     if ((f->field == NULL) || (f->field[0] == '\0'))
         return CT_FAIL(CT_ERR_CONFIG, "%s: vary has no `field`; give one as --set takes it",
                        AT(s, f, field));
-    for (size_t k = 0; k < i; k++)
-        if (strcmp(s->param->vary[k]->field, f->field) == 0)
-            return CT_FAIL(CT_ERR_CONFIG, "%s: \"%s\" varies twice", AT(s, f, field), f->field);
+    if (ct_name_map_find(before, f->field, strlen(f->field)) >= 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: \"%s\" varies twice", AT(s, f, field), f->field);
+    CT_TRY(ct_name_map_put(before, f->field, (int)i));
     if ((f->n_value > 0) == has_range(f))
         return CT_FAIL(CT_ERR_CONFIG, "%s: \"%s\" needs either `value`, or `from` and `to`",
                        AT(s, f, field), f->field);
     return has_range(f) ? check_range(s, f) : CT_OK;
+}
+
+static ct_status check_fields(const ct_sweep *s)
+{
+    ct_name_map before = { .n = 0 };
+    ct_status status = CT_OK;
+
+    for (size_t i = 0; (i < s->param->n_vary) && (status == CT_OK); i++)
+        status = check_field(s, i, &before);
+    ct_name_map_destroy(&before);
+    return status;
 }
 
 static ct_status at_least(const ct_sweep *s, const int32_t *field, const char *name, int32_t least)
@@ -73,7 +86,7 @@ static ct_status check(const ct_sweep *s)
     CT_TRY(at_least(s, &p->threads, "threads", 1));
     CT_TRY(at_least(s, &p->runs, "runs", 0));
     CT_TRY(at_least(s, &p->reduce, "reduce", 2));
-    for (size_t i = 0; i < p->n_vary; i++) CT_TRY(check_field(s, i));
+    CT_TRY(check_fields(s));
     if ((p->search == CT__SWEEP_PARAMETER__SEARCH__RANDOM) && (p->runs == 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s: RANDOM needs `runs`, how many there are to be",
                        AT(s, p, search));

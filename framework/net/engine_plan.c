@@ -412,7 +412,8 @@ void ct_engine_plan_log(const ct_engine_plan *p)
 }
 
 #define TITLE "cortado plan 1"
-enum { MAX_ROW = 100000, MAX_SECTION = 1000, MAX_LINE = 1000 };
+/* rows of a machine are looked through for each that comes */
+enum { MAX_ROW = 100000, MAX_OF_MACHINE = 10000, MAX_SECTION = 1000, MAX_LINE = 1000 };
 
 /* ---- reading the text of plans */
 
@@ -565,6 +566,7 @@ static ct_status parse_row(reader *r, const char *line)
     s = &r->p->section[r->section];
     r->n_mine += (r->section == 0);
     if (engine_plan_find(s, row.key) != NULL) return CT_OK;
+    if (s->n == MAX_OF_MACHINE) return damaged(r, "more than 10000 rows of a machine");
     kept = engine_plan_add(s);
     if (kept == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan");
     *kept = row;

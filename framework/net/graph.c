@@ -64,6 +64,7 @@ void ct_graph_destroy(ct_graph *g)
     }
     free(g->node);
     free(g->value);
+    ct_name_map_destroy(&g->newest);
     memset(g, 0, sizeof(*g));
 }
 
@@ -142,10 +143,7 @@ static ct_status check_node(const ct_graph_node *n, bool automatic_top)
 /* The newest value of that name, or -1. */
 static int find_value(const ct_graph *g, const char *name)
 {
-    for (int v = g->n_value - 1; v >= 0; v--) {
-        if (strcmp(g->value[v].name, name) == 0) return v;
-    }
-    return -1;
+    return ct_name_map_find(&g->newest, name, strlen(name));
 }
 
 static const Ct__LayerParameter *maker_of(const Ct__LayerParameter *const *layer, size_t n,
@@ -207,7 +205,7 @@ static ct_status add_top(ct_graph *g, int i, int t, const char *name)
                      : (n->ops->is_loss && (t == 0)) ? 1.0f
                                                      : 0.0f;
     n->top[t] = g->n_value++;
-    return CT_OK;
+    return ct_name_map_put(&g->newest, name, n->top[t]);
 }
 
 static ct_status add_node(ct_graph *g, const Ct__NetParameter *net, const Ct__LayerParameter **kept,
@@ -313,6 +311,7 @@ ct_status ct_graph_connect(const Ct__NetParameter *net, const Ct__LayerParameter
     }
     for (int i = 0; i < n; i++) CT_TRY_GOTO(status, err_destroy, add_node(&g, net, kept, n, o));
     number_blocks(net, o, &g);
+    ct_name_map_destroy(&g.newest);
     *g_p = g;
     return CT_OK;
 

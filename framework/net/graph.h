@@ -8,6 +8,7 @@
 #ifndef CT_GRAPH_H
 #define CT_GRAPH_H
 
+#include "framework/base/name_map.h"
 #include "framework/net/net.h"
 #include "framework/proto/prototxt.h"
 
@@ -50,8 +51,9 @@ typedef struct ct_graph {
     int n_node;
     ct_value *value;
     int n_value;
-    bool fixed;  /* inputs keep their shapes: ct_net_options.fixed …              */
-    bool packed; /* … but for ct_net_env.packed, where they vary whatever they say */
+    ct_name_map newest; /* values by the names of their blobs, while it is connected */
+    bool fixed;         /* inputs keep their shapes: ct_net_options.fixed …              */
+    bool packed;        /* … but for ct_net_env.packed, where they vary whatever they say */
 } ct_graph;
 
 /** Whether the node's tops may have other shapes in each batch. */

@@ -80,23 +80,9 @@ static ct_status model_create(const char *file, ct_model **m_p)
     return CT_OK;
 }
 
-static bool is_layer(const ct_model *m, int l, const char *name, size_t n)
-{
-    return (strlen(m->layer[l].name) == n) && (memcmp(m->layer[l].name, name, n) == 0);
-}
-
-/* The arrays of a layer mostly come one after the other. */
-static int find_layer(const ct_model *m, const char *name, size_t n)
-{
-    for (int l = m->n_layer - 1; l >= 0; l--) {
-        if (is_layer(m, l, name, n)) return l;
-    }
-    return -1;
-}
-
 int ct_model_find(const ct_model *m, const char *layer)
 {
-    return find_layer(m, layer, strlen(layer));
+    return ct_name_map_find(&m->by_name, layer, strlen(layer));
 }
 
 static ct_status add_layer(ct_model *m, const char *name, size_t n)
@@ -116,12 +102,12 @@ static ct_status add_layer(ct_model *m, const char *name, size_t n)
     if (m->layer[m->n_layer].name == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
     m->n_layer++;
-    return CT_OK;
+    return ct_name_map_put(&m->by_name, m->layer[m->n_layer - 1].name, m->n_layer - 1);
 }
 
 ct_status ct_model_add_layer(ct_model *m, const char *layer, size_t n, int *layer_p)
 {
-    int l = find_layer(m, layer, n);
+    int l = ct_name_map_find(&m->by_name, layer, n);
 
     if (l < 0) {
         CT_TRY(add_layer(m, layer, n));
@@ -181,6 +167,7 @@ void ct_model_close(ct_model *m)
         free(m->layer[l].name);
     }
     free(m->layer);
+    ct_name_map_destroy(&m->by_name);
     json_decref(m->config);
     free(m->name);
     free(m->class_names);

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "framework/base/name_map.h"
 #include "framework/net/net.h"
 #include "framework/tensor/storage.h"
 
@@ -39,6 +40,7 @@ typedef struct ct_model {
     const struct ct_model_format *format;
     void *source; /* the format's, while the file is open    */
     int n_layer, capacity;
+    ct_name_map by_name;   /* numbers of layers */
     ct_model_layer *layer; /* in the file's order; some have no arrays */
     int64_t n_blob;        /* of a binary file                         */
     /* of a language model: what else its source says of it, as Hugging Face's config.json; NULL:

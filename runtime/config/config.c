@@ -10,6 +10,8 @@
 #include "runtime/config/exchange_config.h"
 #include "runtime/config/features.h"
 
+enum { MOST_TEST_NETS = 100 };
+
 /* Applies the entries of --set that say which nets to train or test, before any net is read: each
  *  takes the place of all that the file says of the same. Part of ct_config_read(). */
 static ct_status config_apply_nets(const ct_options *o, ct_config *c);
@@ -70,6 +72,9 @@ static ct_status check_nets(const ct_config *c)
     int n = (s->net != NULL) + (s->net_param != NULL) + (s->train_net != NULL) +
             (s->train_net_param != NULL);
 
+    if (s->n_test_net + s->n_test_net_param > MOST_TEST_NETS) /* each is read */
+        return CT_FAIL(CT_ERR_CONFIG, "%s: %zu test nets, at most %d", c->file,
+                       s->n_test_net + s->n_test_net_param, (int)MOST_TEST_NETS);
     if (n == 1) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG,
                    "%s: %s; a solver needs exactly one of net, net_param, train_net, "

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Files made to hurt, through the program: sizes that no file can have, deep nests, endless strings, bombs, names twice or elsewhere.
+"""Files made to hurt, through the program: sizes that no file can have, deep nests, endless strings, bombs, very many names, names
+twice or elsewhere.
 
 Usage: tests/fuzz/hostile.py [--sample] [--only=KIND,KIND] [--loose] [--keep]
 
@@ -23,7 +24,7 @@ from protobuf_wire import field, varint
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORTADO = os.environ.get("CORTADO", os.path.join(ROOT, "cortado"))
 MOST_S, MOST_KB, GUARD_S = 2.0, 1 << 20, 60
-DEEP, ENDLESS = 100000, 10**9
+DEEP, MANY, ENDLESS = 100000, 100000, 10**9
 SIZES = {"2_31": 1 << 31, "2_63": 1 << 63, "below_2_63": (1 << 63) - 1, "negative": -1}
 CASES = []  # kind, name, file, what writes it, commands
 NET = ('input: "x" input_shape { dim: 2 dim: 3 }\n'
@@ -37,7 +38,7 @@ def case(kind, name, file, content, *commands, slow=False, names=None):
 
 def is_sample(name, command, slow):
     return not slow and command.split()[0] not in ("train", "time") and \
-        any(word in name for word in ("deep", "twice", "elsewhere"))
+        any(word in name for word in ("deep", "twice", "elsewhere", "so_many"))
 
 
 def fill(path, head=b"", tail=b"", size=ENDLESS, byte=b"a"):
@@ -353,6 +354,48 @@ def onnx():
     case("onnx", "endless_string", "net.onnx", lambda p: fill(p, b"\x12" + varint(ENDLESS - 6)), *use, slow=True)
 
 
+# ---- so many names that who looks for each in a list takes minutes
+def many():
+    def each(form, n=MANY):
+        return late(lambda: "".join(form.replace("#", str(i)) for i in range(n)).encode())
+
+    def behind(make, end, head=""):
+        def write(path):
+            make(path)
+            with open(path, "rb") as f:
+                body = f.read()
+            with open(path, "wb") as f:
+                f.write(head.encode() + body + (end if isinstance(end, bytes) else end.encode()))
+        return write
+    bad = 'layer { name: "z" type: "No" bottom: "x0" top: "z" }\n'
+    net = ("check --model={}",)
+    case("prototxt", "so_many_inputs", "net.prototxt", behind(each('input: "x#" input_shape { dim: 1 }\n'), bad), *net)
+    case("prototxt", "so_many_tops", "net.prototxt",
+         behind(each('top: "x#" '), "input_param { shape { dim: 1 } } }\n" + bad, 'layer { name: "a" type: "Input" '), *net)
+    case("prototxt", "so_many_layers", "net.prototxt",
+         behind(each('layer { name: "l#" type: "ReLU" bottom: "x0" top: "y#" }\n', MANY // 2), bad, 'input: "x0" input_shape { dim: 1 }\n'), *net)
+    case("solver", "so_many_nets", "solver.prototxt", behind(each('test_net: "good.prototxt" '), "", 'net: "good.prototxt" base_lr: 1 lr_policy: "fixed" '),
+         "check --solver={}")
+    case("sweep", "so_many_fields", "a.sweep", behind(each('vary { field: "layer[#].a" value: "1" }\n'), 'vary { field: "layer[7].a" value: "1" }\n',
+                                                      'solver: "solver" metric: "a" '), "sweep {} --to=sweeps")
+    levels = "".join(f'level {{ name: "{n}" latency_us: 1 bandwidth_gbs: 1 }} ' for n in ("node", "switch", "machine"))
+    case("machine", "so_many_switches", "machine.prototxt", behind(each('switch { name: "s#" nodes: "n#" }\n'), 'switch { name: "s7" nodes: "n" }\n', 'name: "m" ' + levels),
+         "check --model=good.prototxt --nodes=4 --ranks=4 --machine={}")
+    conf = "info --topology=slurm:{} --limits=false"
+    case("topology", "so_many_switches", "topology.conf", behind(each("SwitchName=s# Nodes=n#\n"), "SwitchName=s7 Nodes=n\n"), conf)
+    case("topology", "so_many_pairs", "topology.conf", behind(each("SwitchName=s# Nodes=n#\nSwitchName=t# Switches=s#\n", MANY // 2), "SwitchName=z Nodes=n7\n"), conf)
+    case("topology", "so_many_levels", "topology.conf",
+         late(lambda: "".join(f"SwitchName=s{i} Switches=s{i + 1}\n" for i in range(MANY)).encode() + f"SwitchName=s{MANY} Nodes=n\n".encode()), conf)
+    case("engine_plan", "so_many_rows", "engine.plan", behind(each("k# | a 1\n"), f"end {MANY}\n", 'cortado plan 1\nmachine "a" avx2 threads 2 version "1"\n'),
+         "train --solver=solver --plan={}")
+    use = "convert model --from={}"
+    case("caffemodel", "so_many_names", "w.caffemodel",
+         late(lambda: b"".join(field(100, field(1, f"l{i}") + field(7, blob([1], [1.0]))) for i in range(MANY))), use)
+    case("safetensors", "so_many_names", "w.safetensors",
+         late(lambda: safetensors({f"l{i}/0": dict(dtype="F32", shape=[1], data_offsets=[4 * i, 4 * i + 4]) for i in range(MANY)}, bytes(4 * MANY))), use)
+    case("npz", "so_many_names", "w.npz", late(lambda: zipped([(f"l{i}/0.npy", npy([1], bytes(4))) for i in range(60000)] + [("l/0.npy", npy([3], bytes(4)))])), use)
+
+
 def good_files():
     """What stands beside the files of cases."""
     def put(path, data):
@@ -428,7 +471,7 @@ def main(argv):
     given = dict((a[2:].split("=", 1) + [""])[:2] for a in argv if a.startswith("--"))
     if set(given) - {"sample", "only", "loose", "keep"} or len(given) != len(argv):
         sys.exit(__doc__)
-    for add in (prototxts, weights, states, images, records, texts, notes, onnx):
+    for add in (prototxts, weights, states, images, records, texts, notes, onnx, many):
         add()
     folder = tempfile.mkdtemp(prefix="cortado-hostile.")
     os.chdir(folder)

@@ -136,7 +136,7 @@ ct_status ct_onnx_axis(const ct_onnx_reader *r, int64_t axis, int ndim, int *axi
 /* ---- names of layers and blobs: what a prototxt and files of weights can hold */
 
 /* name, or name with a number where it is taken; what is not printable or ends a text becomes _. */
-static char *free_name(ct_onnx_map *map, const char *name, const char *part)
+static char *free_name(ct_name_map *map, const char *name, const char *part)
 {
     ct_text t = { 0 };
     size_t length = 0;
@@ -151,14 +151,14 @@ static char *free_name(ct_onnx_map *map, const char *name, const char *part)
         if ((c <= ' ') || (c > '~') || (c == '"') || (c == '\\') || (c == '\'')) t.text[i] = '_';
         if ((c == '/') && ((t.text[i + 1] == '/') || (t.text[i + 1] == '\0'))) t.text[i] = '_';
     }
-    for (int k; !t.failed && ((k = ct_onnx_map_find(map, t.text)) >= 0);) {
+    for (int k; !t.failed && ((k = ct_name_map_find(map, t.text, t.length)) >= 0);) {
         length = (length > 0) ? length : t.length;
-        if (t.length == length) ct_onnx_map_put(map, t.text, k + 1); /* the next one of that name */
+        if (t.length == length) ct_name_map_put(map, t.text, k + 1); /* the next one of that name */
         number = (t.length == length) ? k + 2 : number + 1;
         t.length = length;
         ct_text_add(&t, "_%d", number);
     }
-    if (t.failed || (ct_onnx_map_put(map, t.text, 0) != CT_OK)) {
+    if (t.failed || (ct_name_map_put(map, t.text, 0) != CT_OK)) {
         ct_text_destroy(&t);
         return NULL;
     }

@@ -7,12 +7,13 @@ enum { BY_GRAPH = 1000 }; /* more readers than any pattern asks for */
 
 int ct_onnx_maker(const ct_onnx_links *l, const char *name)
 {
-    return ((name != NULL) && (name[0] != '\0')) ? ct_onnx_map_find(&l->made_by, name) : -1;
+    return ((name != NULL) && (name[0] != '\0')) ? ct_name_map_find(&l->made_by, name, strlen(name))
+                                                 : -1;
 }
 
 void ct_onnx_links_destroy(ct_onnx_links *l)
 {
-    ct_onnx_map_destroy(&l->made_by);
+    ct_name_map_destroy(&l->made_by);
     free(l->n_reader);
     free(l->reader);
     *l = (ct_onnx_links){ .n_reader = NULL };
@@ -31,7 +32,7 @@ static ct_status link_nodes(const ct_onnx_reader *r, ct_onnx_links *l)
             l->reader[m] = k;
         }
         for (size_t i = 0; i < n->n_output; i++)
-            if (n->output[i][0] != '\0') CT_TRY(ct_onnx_map_put(&l->made_by, n->output[i], k));
+            if (n->output[i][0] != '\0') CT_TRY(ct_name_map_put(&l->made_by, n->output[i], k));
     }
     for (size_t i = 0; i < r->model->graph->n_output; i++) {
         int m = ct_onnx_maker(l, r->model->graph->output[i]->name);

@@ -327,7 +327,8 @@ static ct_status add_outputs(const ct_onnx_reader *r, ct_text *t)
                            "%s: output \"%s\" is a Pad, which is taken before Conv "
                            "alone",
                            r->path, name);
-        if ((strcmp(v->blob, name) == 0) || (ct_onnx_map_find(&r->blobs, name) >= 0)) continue;
+        if ((strcmp(v->blob, name) == 0) || (ct_name_map_find(&r->blobs, name, strlen(name)) >= 0))
+            continue;
         ct_text_add(t, "layer { name: \"");
         add_name(t, name);
         ct_text_add(t, "\" type: \"Split\" bottom: \"%s\" top: \"", v->blob);
@@ -405,9 +406,9 @@ static void drop_layers(ct_onnx_reader *r)
         ct_text_destroy(&r->layer[i].tops);
         ct_text_destroy(&r->layer[i].fields);
     }
-    ct_onnx_map_destroy(&r->by_name);
-    ct_onnx_map_destroy(&r->blobs);
-    ct_onnx_map_destroy(&r->layers);
+    ct_name_map_destroy(&r->by_name);
+    ct_name_map_destroy(&r->blobs);
+    ct_name_map_destroy(&r->layers);
     free(r->value);
     free(r->layer);
     free(r->step);

@@ -60,19 +60,13 @@ typedef struct ct_onnx_step { /* a node */
     bool done;                      /* nothing is left to do: part of a pattern, or a constant */
 } ct_onnx_step;
 
-typedef struct ct_onnx_map { /* names, and a number for each */
-    const char **key;        /* borrowed */
-    int *number;
-    int n, capacity;
-} ct_onnx_map;
-
 typedef struct ct_onnx_reader {
     const char *path, *sizes; /* sizes: as ct_onnx_convert() has them; NULL: none */
     Onnx__ModelProto *model;
     int64_t opset;
     ct_onnx_operand **value; /* owned */
     int n_value, value_room;
-    ct_onnx_map by_name, blobs, layers; /* by_name: numbers of values */
+    ct_name_map by_name, blobs, layers; /* by_name: numbers of values */
     ct_onnx_step *step;
     int n_step, at; /* at: the node under way */
     ct_onnx_layer_made *layer;
@@ -85,10 +79,6 @@ typedef struct ct_onnx_reader {
 
 /* ---- onnx_values.c */
 
-/** -1: the name is new. */
-int ct_onnx_map_find(const ct_onnx_map *map, const char *key);
-ct_status ct_onnx_map_put(ct_onnx_map *map, const char *key, int number);
-void ct_onnx_map_destroy(ct_onnx_map *map);
 /** A value without contents; name NULL: within a node. CT_ERR_DATA where the name is taken. */
 ct_status ct_onnx_value_add(ct_onnx_reader *r, const char *name, ct_onnx_operand **v_p);
 ct_onnx_operand *ct_onnx_value_find(const ct_onnx_reader *r, const char *name);
@@ -170,7 +160,7 @@ ct_status ct_onnx_broadcast(const ct_onnx_reader *r, const ct_shape *a, const ct
 /* ---- onnx_links.c: nodes and values as a graph */
 
 typedef struct ct_onnx_links {
-    ct_onnx_map made_by; /* numbers of nodes, of all their outputs */
+    ct_name_map made_by; /* numbers of nodes, of all their outputs */
     /* Of each node's outputs together: how often nodes and the graph read them; the last reader. */
     int *n_reader, *reader;
 } ct_onnx_links;

@@ -9,79 +9,13 @@
 #include "cli/onnx/read/onnx_read.h"
 #include "framework/snapshot/named_tensor.h"
 
-/* ---- names: open addressing, at most half full */
-
-static uint64_t hash_of(const char *key)
-{
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
-
-    for (; *key != '\0'; key++) h = (h ^ (unsigned char)*key) * 1099511628211u;
-    return h;
-}
-
-static int slot_of(const ct_onnx_map *map, const char *key)
-{
-    int i = (int)(hash_of(key) & (uint64_t)(map->capacity - 1));
-
-    while ((map->key[i] != NULL) && (strcmp(map->key[i], key) != 0))
-        i = (i + 1) & (map->capacity - 1);
-    return i;
-}
-
-int ct_onnx_map_find(const ct_onnx_map *map, const char *key)
-{
-    int i = (map->capacity > 0) ? slot_of(map, key) : 0;
-
-    return ((map->capacity > 0) && (map->key[i] != NULL)) ? map->number[i] : -1;
-}
-
-void ct_onnx_map_destroy(ct_onnx_map *map)
-{
-    free(map->key);
-    free(map->number);
-}
-
-static ct_status grow(ct_onnx_map *map)
-{
-    ct_onnx_map more = { .n = map->n, .capacity = (map->capacity > 0) ? 2 * map->capacity : 64 };
-
-    more.key = calloc((size_t)more.capacity, sizeof(more.key[0]));
-    more.number = calloc((size_t)more.capacity, sizeof(more.number[0]));
-    if ((more.key == NULL) || (more.number == NULL)) {
-        ct_onnx_map_destroy(&more);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d names", more.capacity);
-    }
-    for (int i = 0; i < map->capacity; i++) {
-        int to = (map->key[i] != NULL) ? slot_of(&more, map->key[i]) : -1;
-
-        if (to < 0) continue;
-        more.key[to] = map->key[i];
-        more.number[to] = map->number[i];
-    }
-    ct_onnx_map_destroy(map);
-    *map = more;
-    return CT_OK;
-}
-
-ct_status ct_onnx_map_put(ct_onnx_map *map, const char *key, int number)
-{
-    int i;
-
-    if (2 * (map->n + 1) > map->capacity) CT_TRY(grow(map));
-    i = slot_of(map, key);
-    map->n += (map->key[i] == NULL);
-    if (map->key[i] == NULL) map->key[i] = key;
-    map->number[i] = number;
-    return CT_OK;
-}
-
 /* ---- values */
 
 ct_status ct_onnx_value_add(ct_onnx_reader *r, const char *name, ct_onnx_operand **v_p)
 {
     ct_onnx_operand *v;
 
-    if ((name != NULL) && (ct_onnx_map_find(&r->by_name, name) >= 0))
+    if ((name != NULL) && (ct_name_map_find(&r->by_name, name, strlen(name)) >= 0))
         return CT_FAIL(CT_ERR_DATA, "%s: two values are called \"%s\"", r->path, name);
     if (r->n_value == r->value_room) {
         int room = (r->value_room > 0) ? 2 * r->value_room : 64;
@@ -97,7 +31,7 @@ ct_status ct_onnx_value_add(ct_onnx_reader *r, const char *name, ct_onnx_operand
     if (name != NULL) {
         v->name = strdup(name);
         if (v->name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a name");
-        CT_TRY(ct_onnx_map_put(&r->by_name, v->name, r->n_value - 1));
+        CT_TRY(ct_name_map_put(&r->by_name, v->name, r->n_value - 1));
     }
     *v_p = v;
     return CT_OK;
@@ -105,7 +39,7 @@ ct_status ct_onnx_value_add(ct_onnx_reader *r, const char *name, ct_onnx_operand
 
 ct_onnx_operand *ct_onnx_value_find(const ct_onnx_reader *r, const char *name)
 {
-    int i = ct_onnx_map_find(&r->by_name, name);
+    int i = ct_name_map_find(&r->by_name, name, strlen(name));
 
     return (i >= 0) ? r->value[i] : NULL;
 }
