@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/name_map.h"
 #include "framework/base/rng.h"
 #include "framework/base/text.h"
 #include "framework/data/augment/boxes.h"
@@ -35,6 +36,7 @@ typedef struct work {
     entry *entry;
     int64_t n, capacity, n_set[2]; /* entries; of train, of test, which follow */
     ct_class_names names;          /* by number; "": a number without a class */
+    ct_name_map class_of;          /* numbers by name, the first of several */
 } work;
 
 /* An image on its way. */
@@ -264,11 +266,11 @@ static ct_status collect_classes(work *w)
     return status;
 }
 
-static int64_t class_of(const work *w, const char *name)
+static ct_status number_classes(work *w)
 {
-    for (int64_t i = 0; i < w->names.n; i++)
-        if (strcmp(w->names.name[i], name) == 0) return i;
-    return -1;
+    for (int64_t i = w->names.n - 1; i >= 0; i--)
+        CT_TRY(ct_name_map_put(&w->class_of, w->names.name[i], (int)i));
+    return CT_OK;
 }
 
 /* ---- records */
@@ -302,7 +304,7 @@ static ct_status set_boxes(const work *w, const entry *e, slot *t)
     row = (float *)(void *)t->box.data;
     for (int64_t i = 0; i < e->voc.n; i++, row += CT_BOX_ROW) {
         const ct_voc_object *o = &e->voc.object[i];
-        int64_t label = class_of(w, o->name);
+        int label = ct_name_map_find(&w->class_of, o->name, strlen(o->name));
 
         if (label < 0)
             return CT_FAIL(CT_ERR_DATA, "%s%s:%lld: object \"%s\": %s has no such class", w->root,
@@ -476,6 +478,7 @@ ct_status ct_convert_annotated(const ct_convert_options *o)
     w.root = slashed.text;
     CT_TRY_GOTO(status, out, (o->list != NULL) ? read_list(&w) : read_folder(&w));
     CT_TRY_GOTO(status, out, read_annotations(&w));
+    CT_TRY_GOTO(status, out, number_classes(&w));
     status = (o->list != NULL) ? convert_list(&w) : convert_folder(&w);
 out:
     for (int64_t i = 0; i < w.n; i++) {
@@ -485,6 +488,7 @@ out:
     }
     free(w.entry);
     ct_class_names_release(&w.names);
+    ct_name_map_destroy(&w.class_of);
     ct_text_destroy(&slashed);
     return status;
 }

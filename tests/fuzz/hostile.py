@@ -388,6 +388,10 @@ def many():
          late(lambda: "".join(f"SwitchName=s{i} Switches=s{i + 1}\n" for i in range(MANY)).encode() + f"SwitchName=s{MANY} Nodes=n\n".encode()), conf)
     case("engine_plan", "so_many_rows", "engine.plan", behind(each("k# | a 1\n"), f"end {MANY}\n", 'cortado plan 1\nmachine "a" avx2 threads 2 version "1"\n'),
          "train --solver=solver --plan={}")
+    box = "<object><name>c#</name><bndbox><xmin>0</xmin><ymin>0</ymin><xmax>1</xmax><ymax>1</ymax></bndbox></object>"
+    case("annotation", "so_many_classes", "a.xml",
+         behind(each(box, 60000), box.replace("<xmin>0", "<xmin>9").replace("<xmax>1", "<xmax>10") + "</annotation>", "<annotation>"),
+         "convert annotated --list=boxes_list --root=./ --to=made_lmdb --force")
     use = "convert model --from={}"
     case("caffemodel", "so_many_names", "w.caffemodel",
          late(lambda: b"".join(field(100, field(1, f"l{i}") + field(7, blob([1], [1.0]))) for i in range(MANY))), use)
