@@ -5,6 +5,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/bf16.h"
 #include "framework/base/simd.h"
+#include "framework/base/task_loop.h"
 
 bool ct_layer_takes_block(const ct_blob *b)
 {
@@ -453,12 +454,20 @@ void ct_blocked_sums(const ct_blocked *v, int64_t from, int64_t to, ct_blocked_f
 {
     partial part[CT_BLOCKED_GROUP * SLICES];
     int64_t work = v->outer * v->inner * v->block * (to - from);
+    ct_task_team team;
 
-#pragma omp parallel for schedule(static) if (work >= CT_PARALLEL_MIN)
-    for (int64_t t = 0; t < (to - from) * SLICES; t++) { /* images to threads as in maps over all */
-        int64_t k = t % (to - from), slice = t / (to - from);
+    ct_task_team_init(&team, omp_get_max_threads());
+#pragma omp parallel if (work >= CT_PARALLEL_MIN)
+    {
+        ct_task_loop loop = ct_task_loop_of(&team);
 
-        sum_slice(v, add, ctx, from + k, slice, &part[k * SLICES + slice]);
+        /* images to threads as in maps over all */
+        for (int64_t t = ct_task_first(&loop, (to - from) * SLICES); t >= 0;
+             t = ct_task_next(&loop)) {
+            int64_t k = t % (to - from), slice = t / (to - from);
+
+            sum_slice(v, add, ctx, from + k, slice, &part[k * SLICES + slice]);
+        }
     }
     for (int64_t i = 0; i < (to - from) * v->block; i++) {
         const partial *p = &part[i / v->block * SLICES];

@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "framework/base/bf16.h"
+#include "framework/base/task_loop.h"
 #include "framework/math/gemm_private.h"
 
 enum {
@@ -411,6 +412,7 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
     operands o = operands_of(p, g);
     int parts = p->grid_m * p->grid_n;
     bool team = (p->n_worker > 1) && !omp_in_parallel();
+    ct_task_team shared;
 
     if ((d->k == 0) || (g->alpha == 0.0f)) {
         gemm_scale(p->turned ? d->n : d->m, p->turned ? d->m : d->n, g->beta, g->c, g->ldc);
@@ -427,12 +429,14 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
         ct_gemm_run_few(p, g);
         return;
     }
-    if (parts > p->n_worker) { /* who is late takes fewer of them */
-#pragma omp parallel for num_threads(d->n_thread) schedule(dynamic, 1) if (team)
-        for (int v = 0; v < parts; v++) run_piece(p, &o, (float *)g->work, v);
-    } else { /* the same thread each time: what it reads again is in its own cache */
-#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1) if (team)
-        for (int v = 0; v < parts; v++) run_piece(p, &o, (float *)g->work, v);
+    /* mostly the same thread each time: what it reads again is in its own cache */
+    ct_task_team_init(&shared, d->n_thread);
+#pragma omp parallel num_threads(d->n_thread) if (team)
+    {
+        ct_task_loop loop = ct_task_loop_of(&shared);
+
+        for (int64_t v = ct_task_first(&loop, parts); v >= 0; v = ct_task_next(&loop))
+            run_piece(p, &o, (float *)g->work, (int)v);
     }
 }
 
@@ -555,20 +559,21 @@ void ct_gemm_run_packed_for(const ct_gemm_set *s, const ct_gemm_desc *d, const c
     int64_t tiles = ct_gemm_ceil_div(d->m, s->rows);
     bool team = (2.0 * (double)d->m * (double)d->n * (double)d->k >= TEAM_FLOP);
     float *a = g->work;
+    ct_task_team shared;
 
     if ((d->k == 0) || (g->alpha == 0.0f)) {
         gemm_scale(d->m, d->n, g->beta, g->c, g->ldc);
         return;
     }
+    ct_task_team_init(&shared, d->n_thread);
 #pragma omp parallel num_threads(d->n_thread) if (team && !omp_in_parallel())
     {
-        int64_t n_part = omp_get_num_threads(), v = omp_get_thread_num();
-        int64_t from = panels * v / n_part, to = panels * (v + 1) / n_part;
+        ct_task_loop loop = ct_task_loop_of(&shared);
 
 #pragma omp for schedule(static, 1)
         for (int64_t t = 0; t < tiles; t++) pack_tile(s, d, g, tiles, t, a);
-        for (int64_t p = from; p < to; p++) {
-            int64_t j = (last_first ? from + to - 1 - p : p) * step;
+        for (int64_t p = ct_task_first(&loop, panels); p >= 0; p = ct_task_next(&loop)) {
+            int64_t j = (last_first ? loop.first + loop.end - 1 - p : p) * step;
 
             run_kept_panel(s, d, g, tiles, j, a, packed + j * ct_gemm_words(s, d->k));
         }

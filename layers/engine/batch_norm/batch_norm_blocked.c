@@ -7,6 +7,7 @@
 
 #include "framework/base/bf16.h"
 #include "framework/base/simd.h"
+#include "framework/base/task_loop.h"
 #include "layers/layer_util.h"
 
 static bool supports(const ct_batch_norm_desc *d)
@@ -116,22 +117,43 @@ CT_SIMD_CLONES static void map_block(const ct_blocked *v, int64_t at, const norm
         map_pieces(v, at, v->block, v->bf16, f, m);
 }
 
+/* Rows of `row` floats that make a task worth the taking. */
+static int64_t task_rows(int64_t row)
+{
+    enum { TASK_FLOATS = 4096 };
+
+    return 1 + TASK_FLOATS / (row + 1);
+}
+
+/* Block k of an image, which begins at `at`. */
+static void apply_block(const ct_blocked *v, int64_t k, int64_t at, const ct_batch_norm_map *m)
+{
+    norm_factors f;
+
+    norm_pick(v, k, m, &f);
+    map_block(v, at, &f, m);
+    if (m->normal != NULL)
+        memcpy(ct_num_to(m->normal, v->bf16, at), ct_num_at(m->y, v->bf16, at),
+               (size_t)(v->inner * v->block) * ct_num_size(v->bf16));
+}
+
 static void apply(const ct_batch_norm_desc *d, int64_t from, int64_t to, const ct_batch_norm_map *m)
 {
     ct_blocked v = norm_view(d);
     int64_t n = ct_blocked_n(&v), row = d->spatial * d->block;
     int64_t first = from / d->block, some = norm_blocks(d, to) - first;
+    int64_t n_row = d->n * some, rows = task_rows(row), n_task = (n_row + rows - 1) / rows;
+    ct_task_team team;
 
-#pragma omp parallel for schedule(static) if (d->n * some * row >= CT_PARALLEL_MIN)
-    for (int64_t r = 0; r < d->n * some; r++) {
-        int64_t k = first + r % some, at = (r / some * n + k) * row;
-        norm_factors f;
+    ct_task_team_init(&team, omp_get_max_threads());
+#pragma omp parallel if (n_row * row >= CT_PARALLEL_MIN)
+    {
+        ct_task_loop loop = ct_task_loop_of(&team);
 
-        norm_pick(&v, k, m, &f);
-        map_block(&v, at, &f, m);
-        if (m->normal != NULL)
-            memcpy(ct_num_to(m->normal, d->bf16, at), ct_num_at(m->y, d->bf16, at),
-                   (size_t)row * ct_num_size(d->bf16));
+        for (int64_t t = ct_task_first(&loop, n_task); t >= 0; t = ct_task_next(&loop)) {
+            for (int64_t r = t * rows; (r < (t + 1) * rows) && (r < n_row); r++)
+                apply_block(&v, first + r % some, (r / some * n + first + r % some) * row, m);
+        }
     }
 }
 
@@ -347,22 +369,37 @@ CT_SIMD_CLONES static void put_block(const gradient *q, int64_t at, int64_t inne
         put_cases(q, at, inner, block, bf16, f, inv_std, less, dot);
 }
 
+/* Block k of an image, which begins at `at`; c: its first channel's place in less and dot. */
+static void put_row(const gradient *q, int64_t k, int64_t at, int64_t c)
+{
+    float inv_std[CT_BLOCK_MAX];
+    norm_factors f;
+
+    norm_pick(q->v, k, &q->b->map, &f);
+    ct_blocked_pick(q->v, k, q->b->map.inv_std, 0.0f, inv_std);
+    put_block(q, at, q->v->inner, q->v->block, &f, inv_std, q->less + c, q->dot + c);
+}
+
 /* dx of blocks [from, to). */
 static void put_group(const gradient *q, int64_t from, int64_t to)
 {
     const ct_blocked *v = q->v;
     int64_t n = ct_blocked_n(v), row = v->inner * v->block, some = to - from;
+    int64_t n_row = v->outer * some, rows = task_rows(row), n_task = (n_row + rows - 1) / rows;
+    ct_task_team team;
 
-#pragma omp parallel for schedule(static) if (v->outer * some * row >= CT_PARALLEL_MIN)
-    for (int64_t r = 0; r < v->outer * some; r++) {
-        int64_t k = from + r % some, c = (k - from) * v->block;
-        float inv_std[CT_BLOCK_MAX];
-        norm_factors f;
+    ct_task_team_init(&team, omp_get_max_threads());
+#pragma omp parallel if (n_row * row >= CT_PARALLEL_MIN)
+    {
+        ct_task_loop loop = ct_task_loop_of(&team);
 
-        norm_pick(v, k, &q->b->map, &f);
-        ct_blocked_pick(v, k, q->b->map.inv_std, 0.0f, inv_std);
-        put_block(q, (r / some * n + k) * row, v->inner, v->block, &f, inv_std, q->less + c,
-                  q->dot + c);
+        for (int64_t t = ct_task_first(&loop, n_task); t >= 0; t = ct_task_next(&loop)) {
+            for (int64_t r = t * rows; (r < (t + 1) * rows) && (r < n_row); r++) {
+                int64_t k = from + r % some;
+
+                put_row(q, k, (r / some * n + k) * row, (k - from) * v->block);
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/stream.h"
+#include "framework/base/task_loop.h"
 
 #include "layers/engine/conv/blocked.h"
 
@@ -277,16 +278,19 @@ ct_status ct_blk_sum_run(const ct_blk_sum *whole, ct_exec *ex)
     plan p = ct_sum_make_plan(&s);
     int64_t n_piece = s.group * blk_count(p.out_block, CT_BLK_MAX_VECS) * p.in_block;
     int64_t taps = s.n_p * s.n_q;
+    ct_task_team team;
     ct_status polled = CT_OK;
 
     if (p.n_task == 0) return CT_OK;
     ct_sum_pack_start(&s, &p);
+    ct_task_team_init(&team, s.n_thread);
 #pragma omp parallel num_threads(s.n_thread)
     {
+        ct_task_loop loop = ct_task_loop_of(&team);
+
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < n_piece * (taps > 0); i++) ct_sum_pack_piece(&s, &p, i);
-#pragma omp for schedule(static)
-        for (int64_t t = 0; t < p.n_task; t++) {
+        for (int64_t t = ct_task_first(&loop, p.n_task); t >= 0; t = ct_task_next(&loop)) {
             run_task(&s, &p, t);
             if (p.stream) ct_stream_end();
             ct_engine_poll(ex, &polled);

@@ -6,6 +6,7 @@
  * and weights are words (ct_narrow), of pairs those of taps q and q + 1 of a tap row. */
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
+#include "framework/base/task_loop.h"
 #include "layers/engine/conv/blocked.h"
 
 static const int64_t CHUNK_BYTES = 24 << 10; /* of weights: part of a first-level cache */
@@ -262,16 +263,20 @@ size_t ct_blk_first_workspace(const ct_conv_desc *d)
 ct_status ct_blk_first_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     data_plan p = data_make_plan(d);
-    int64_t n_task = d->n * d->group * p.n_row, nw = d->n_thread;
+    int64_t n_task = d->n * d->group * p.n_row;
+    ct_task_team team;
     ct_status polled = CT_OK;
 
     pack(d, &p, a);
     make_offsets(d, &p, (int64_t *)((char *)a->work + p.off));
-#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
-    for (int64_t v = 0; v < nw; v++) {
-        float *rows = (float *)((char *)a->work + p.worker + (size_t)v * p.worker_step);
+    ct_task_team_init(&team, d->n_thread);
+#pragma omp parallel num_threads(d->n_thread)
+    {
+        ct_task_loop loop = ct_task_loop_of(&team);
+        float *rows =
+            (float *)((char *)a->work + p.worker + (size_t)omp_get_thread_num() * p.worker_step);
 
-        for (int64_t t = n_task * v / nw; t < n_task * (v + 1) / nw; t++) {
+        for (int64_t t = ct_task_first(&loop, n_task); t >= 0; t = ct_task_next(&loop)) {
             data_run_task(d, &p, a, t, rows);
             ct_engine_poll(ex, &polled);
         }
@@ -553,13 +558,18 @@ static void weight_run_task(const ct_conv_desc *d, const weight_plan *p, ct_exec
 ct_status ct_blk_first_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     weight_plan p = weight_make_plan(d);
+    ct_task_team team;
     ct_status polled = CT_OK;
 
+    ct_task_team_init(&team, d->n_thread);
 #pragma omp parallel num_threads(d->n_thread)
     {
-#pragma omp for schedule(static)
-        for (int64_t t = 0; t < p.n_slice * p.n_part; t++)
+        ct_task_loop loop = ct_task_loop_of(&team);
+
+        for (int64_t t = ct_task_first(&loop, p.n_slice * p.n_part); t >= 0;
+             t = ct_task_next(&loop))
             weight_run_task(d, &p, ex, a, t, &polled);
+#pragma omp barrier
 #pragma omp for schedule(static)
         for (int64_t m = 0; m < d->m; m++) add_channel(d, &p, a, m);
     }

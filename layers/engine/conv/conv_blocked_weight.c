@@ -3,6 +3,7 @@
  * Slices are fixed by the shape; each has its own dW, and they are added up in their order. Where
  * there is one, a task's part goes to its owner while it still is in a cache. */
 #include "framework/base/memory.h"
+#include "framework/base/task_loop.h"
 
 #include "layers/engine/conv/blocked.h"
 
@@ -377,13 +378,18 @@ static ct_status run_blocked(const ct_conv_desc *whole, ct_exec *ex, const ct_co
     ct_conv_desc f = flat(whole), *d = &f;
     plan p = make_plan(d);
     int64_t n_piece = p.n_task * p.in_step * blk_count(p.out_step, CT_BLK_MAX_VECS);
+    ct_task_team team;
     ct_status polled = CT_OK;
 
+    ct_task_team_init(&team, d->n_thread);
 #pragma omp parallel num_threads(d->n_thread)
     {
-#pragma omp for schedule(static)
-        for (int64_t t = 0; t < p.n_slice * p.n_task; t++)
+        ct_task_loop loop = ct_task_loop_of(&team);
+
+        for (int64_t t = ct_task_first(&loop, p.n_slice * p.n_task); t >= 0;
+             t = ct_task_next(&loop))
             run_task(d, &p, a, ex, t / p.n_task, t % p.n_task, &polled);
+#pragma omp barrier
         if (p.n_slice > 1) {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < n_piece; i++) join_slices(d, &p, a, i);

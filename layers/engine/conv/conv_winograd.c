@@ -1,5 +1,6 @@
 /* Winograd's convolution on blocked layouts: 3 x 3 and 5 x 5, step 1. Which plane and channels it
  * takes, and what it sums. */
+#include "framework/base/task_loop.h"
 #include "layers/engine/conv/winograd.h"
 
 const ct_wino_maps *ct_wino_maps_of(const ct_conv_desc *d)
@@ -414,22 +415,20 @@ static void add_place(const plan *p, const group *r, int64_t place, int64_t pair
 
 /* Inside a parallel region. */
 static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, const group *r,
-                      ct_exec *ex, ct_status *polled)
+                      ct_task_loop *loop, ct_exec *ex, ct_status *polled)
 {
     enum { PIECE = 16 };
     int64_t n_piece = blk_count(r->n, PIECE);
     int64_t n_x = (p->same_x && (r->g > 0)) ? 0 : p->in_block * n_piece; /* there since the first */
-    int64_t n_part = p->pair_parts * p->in_parts;
+    int64_t n_part = p->pair_parts * p->in_parts, n_map = n_x + p->out_block * n_piece;
 
-    /* in turns, since tiles of x and of dy do not take the same time */
-#pragma omp for schedule(static, 1)
-    for (int64_t i = 0; i < n_x + p->out_block * n_piece; i++) {
+    for (int64_t i = ct_task_first(loop, n_map); i >= 0; i = ct_task_next(loop)) {
         int64_t first = i % n_piece * PIECE, n = blk_smaller(PIECE, r->n - first);
 
         map_tiles(d, p, a, i >= n_x, r, (i - ((i < n_x) ? 0 : n_x)) / n_piece, first, n);
     }
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < p->places * n_part; i++) {
+#pragma omp barrier
+    for (int64_t i = ct_task_first(loop, p->places * n_part); i >= 0; i = ct_task_next(loop)) {
         int64_t pair = i % n_part / p->in_parts, k = i % p->in_parts;
 
         add_place(p, r, i / n_part, p->n_pair * pair / p->pair_parts,
@@ -437,6 +436,7 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
                   p->in_block * (k + 1) / p->in_parts);
         ct_engine_poll(ex, polled);
     }
+#pragma omp barrier
 }
 
 /* Fetches part i of the group behind r, which has as many tiles, or fewer. */
@@ -473,7 +473,7 @@ static void add_group_alone(const ct_conv_desc *d, const plan *p, const ct_conv_
 
 /* Inside a parallel region, unless alone. */
 static void add_part(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t g,
-                     int64_t part, ct_exec *ex, ct_status *polled)
+                     int64_t part, ct_task_loop *loop, ct_exec *ex, ct_status *polled)
 {
     int64_t end = blk_smaller((part + 1) * p->part, p->n_tile);
     float *tiles = part_at(p, a->work, p->n_part);
@@ -485,7 +485,7 @@ static void add_part(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
     for (; r.first < end; r.first += p->size, r.begins = false) {
         r.n = blk_smaller(p->size, end - r.first);
         if (!p->alone) {
-            add_group(d, p, a, &r, ex, polled);
+            add_group(d, p, a, &r, loop, ex, polled);
             continue;
         }
         add_group_alone(d, p, a, &r);
@@ -495,15 +495,16 @@ static void add_part(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
 
 /* All parts, into the first one's sums. Inside a parallel region. */
 static void add_parts(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t g,
-                      ct_exec *ex, ct_status *polled)
+                      ct_task_loop *loop, ct_exec *ex, ct_status *polled)
 {
     float *sum = a->work;
 
     if (!p->alone) {
-        for (int64_t i = 0; i < p->n_part; i++) add_part(d, p, a, g, i, ex, polled);
+        for (int64_t i = 0; i < p->n_part; i++) add_part(d, p, a, g, i, loop, ex, polled);
     } else {
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < p->n_part; i++) add_part(d, p, a, g, i, ex, polled);
+        for (int64_t i = ct_task_first(loop, p->n_part); i >= 0; i = ct_task_next(loop))
+            add_part(d, p, a, g, i, loop, ex, polled);
+#pragma omp barrier
     }
     if (p->n_part == 1) return;
 #pragma omp for schedule(static)
@@ -549,14 +550,22 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     plan p = make_plan(d);
     float *work = a->work;
+    ct_task_team team;
     ct_status polled = CT_OK;
 
     if (p.n_tile == 0) memset(work, 0, (size_t)(p.places * p.s_step) * sizeof(float));
+    ct_task_team_init(&team, d->n_thread);
 #pragma omp parallel num_threads(d->n_thread)
-    for (int64_t g = 0; g < p.n_group; g++) {
-        add_parts(d, &p, a, g, ex, &polled);
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < p.n_pair * p.in_block; i++) map_back(&p, a, g, i);
+    {
+        ct_task_loop loop = ct_task_loop_of(&team);
+
+        for (int64_t g = 0; g < p.n_group; g++) {
+            add_parts(d, &p, a, g, &loop, ex, &polled);
+            for (int64_t i = ct_task_first(&loop, p.n_pair * p.in_block); i >= 0;
+                 i = ct_task_next(&loop))
+                map_back(&p, a, g, i);
+#pragma omp barrier
+        }
     }
     return polled;
 }

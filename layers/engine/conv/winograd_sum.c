@@ -1,6 +1,7 @@
 /* Forward and backward by data with Winograd's tiles: tiles are mapped, multiplied
  * and mapped back. */
 
+#include "framework/base/task_loop.h"
 #include "layers/engine/conv/winograd.h"
 
 /* How the sum of winograd.h is cut; private to conv/.
@@ -227,24 +228,24 @@ static void run_alone(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, in
 
 /* Inside a parallel region. */
 static void run_together(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t group,
-                         ct_exec *ex, ct_status *polled)
+                         ct_task_loop *loop, ct_exec *ex, ct_status *polled)
 {
     enum { PIECE = 16 }; /* tiles that are mapped at a time */
     int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t), places = p->n * p->n;
     int64_t n_piece = blk_count(n, PIECE);
     int64_t piece_out = s->adjoint ? p->tiles_h * p->tiles_w : PIECE;
+    int64_t n_in = (s->same_x && (g > 0)) ? 0 : p->in_block * n_piece;
     int64_t n_part = blk_cut_pairs(places, p->n_pair, 0, s->n_thread);
     float *v = ct_wino_tiles(s, p), *z = v + places * p->v_step;
 
     /* of slices, the tiles are all there since the first */
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < ((s->same_x && (g > 0)) ? 0 : p->in_block * n_piece); i++) {
+    for (int64_t i = ct_task_first(loop, n_in); i >= 0; i = ct_task_next(loop)) {
         int64_t first = i % n_piece * PIECE;
 
         map_in(s, p, g, i / n_piece, t, t + first, blk_smaller(PIECE, n - first), v);
     }
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < places * n_part; i++) {
+#pragma omp barrier
+    for (int64_t i = ct_task_first(loop, places * n_part); i >= 0; i = ct_task_next(loop)) {
         int64_t place = i / n_part, part = i % n_part;
 
         for (int64_t k = p->n_pair * part / n_part; k < p->n_pair * (part + 1) / n_part; k++) {
@@ -254,41 +255,55 @@ static void run_together(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g,
         }
         ct_engine_poll(ex, polled);
     }
+#pragma omp barrier
     if (s->adjoint) n_piece = n / piece_out;
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < p->out_block * n_piece; i++) {
+    for (int64_t i = ct_task_first(loop, p->out_block * n_piece); i >= 0; i = ct_task_next(loop)) {
         int64_t first = i % n_piece * piece_out, block = i / n_piece;
 
         (s->adjoint ? fold_out : map_out)(s, p, g, block, t, t + first,
                                           blk_smaller(piece_out, n - first), z, block);
     }
+#pragma omp barrier
+}
+
+/* Inside a parallel region. */
+static void run_slice(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t n_group,
+                      ct_task_loop *loop, ct_exec *ex, ct_status *polled)
+{
+    int64_t n_piece = p->n_pair * p->in_block;
+
+    for (int64_t i = ct_task_first(loop, n_piece); i >= 0; i = ct_task_next(loop)) {
+        ct_wino_pack_piece(s, p, g, i);
+        ct_engine_poll(ex, polled);
+    }
+#pragma omp barrier
+    if (!p->alone) {
+        for (int64_t i = 0; i < n_group; i++) run_together(s, p, g, i, loop, ex, polled);
+        return;
+    }
+    for (int64_t i = ct_task_first(loop, n_group); i >= 0; i = ct_task_next(loop)) {
+        run_alone(s, p, g, i);
+        ct_engine_poll(ex, polled);
+    }
+#pragma omp barrier
 }
 
 ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex)
 {
     ct_wino_plan p = ct_wino_make_plan(s);
     int64_t n_group;
+    ct_task_team team;
     ct_status polled = CT_OK;
 
     if (p.n_tile == 0) return CT_OK;
     n_group = blk_count(p.n_tile, p.size);
     ct_wino_fill_bias(s, &p);
+    ct_task_team_init(&team, s->n_thread);
 #pragma omp parallel num_threads(s->n_thread)
-    for (int64_t g = 0; g < s->group; g++) {
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < p.n_pair * p.in_block; i++) {
-            ct_wino_pack_piece(s, &p, g, i);
-            ct_engine_poll(ex, &polled);
-        }
-        if (p.alone) {
-#pragma omp for schedule(static)
-            for (int64_t i = 0; i < n_group; i++) {
-                run_alone(s, &p, g, i);
-                ct_engine_poll(ex, &polled);
-            }
-        } else {
-            for (int64_t i = 0; i < n_group; i++) run_together(s, &p, g, i, ex, &polled);
-        }
+    {
+        ct_task_loop loop = ct_task_loop_of(&team);
+
+        for (int64_t g = 0; g < s->group; g++) run_slice(s, &p, g, n_group, &loop, ex, &polled);
     }
     return polled;
 }
