@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Which tests notice a mistake: makes small mistakes in sources, and runs the tests that touch them.
 
-Usage: tests/mutate/mutate.py RESULTS [--each=5] [--seed=1] [--only=PART] [--tree=FOLDER]
+Usage: tests/mutate/mutate.py RESULTS [--each=5] [--seed=1] [--only=PART] [--tree=FOLDER] [--quick] [--again]
        tests/mutate/mutate.py RESULTS --table
 
-tests/mutate/list.txt has a line for each source: its path, and its tests as kind:name (unit:cost, mpi:outer, cli:train). Of
-each source --each mistakes are drawn by the seed: an operator, a bound, a constant, a condition, a statement left out. Each is
-built and tested in FOLDER, a clone of this checkout's HEAD (build/mutate), never here. A mistake is `found` where a test fails or
-goes on for longer than ten times what it takes without and 20 s; `not built` ones are no mistakes and are not counted; others `survive`.
-RESULTS has a JSON line for each; those that stand there are not made again. Survivors that change nothing a program can see
-are told of in tests/mutate/explained.txt: path, the mistake, why; separated by tabs. --table prints counts by source and every
-survivor that nobody explained. Exits with 1 where there is one.
+tests/mutate/list.txt has a line for each source: its path, and its tests as kind:name (unit:cost, mpi:outer, cli:train); those
+behind | run for mistakes that the others do not find, and not with --quick: a run without it goes on with those. Of each source
+--each mistakes are drawn by the seed: an operator, a bound, a constant, a condition, a statement left out. Each is built and
+tested in FOLDER, a clone of this checkout's HEAD (build/mutate), never here. A mistake is `found` where a test fails or goes on
+for longer than ten times what it takes without and 20 s; `not built` ones are no mistakes and are not counted; others `survive`.
+RESULTS has a JSON line for each; those that stand there are not made again, but what survived is with --again; the last one
+counts. Survivors that change nothing a program can see are told of in tests/mutate/explained.txt: path, the line, the mistake,
+why; separated by tabs. --table prints counts by source and every survivor that nobody explained. Exits with 1 where there is one.
 """
 import collections
 import json
@@ -79,9 +80,10 @@ def places(text):
 def read_list():
     with open(os.path.join(HERE, "list.txt"), encoding="utf-8") as f:
         for line in f:
-            words = line.split("#")[0].split()
+            first, _, later = line.split("#")[0].partition("|")
+            words = first.split()
             if words:
-                yield words[0].rstrip(":"), [w.split(":") for w in words[1:]]
+                yield words[0].rstrip(":"), [[w.split(":") for w in part] for part in (words[1:], later.split())]
 
 
 def run_tests(tree, tests, limit):
@@ -115,7 +117,8 @@ def load(path):
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f]
+        rows = [json.loads(line) for line in f]
+    return list({(r["path"], r["line"], r["what"]): r for r in rows}.values())
 
 
 def clone(tree):
@@ -126,7 +129,16 @@ def clone(tree):
     subprocess.run(["git", "checkout", "-q", "-f", head], cwd=tree, check=True)
 
 
-def try_source(tree, path, tests, drawn, done, results):
+def time_of(tree, path, tests):
+    """Seconds without a mistake; ends the program where a test fails then."""
+    run_tests(tree, tests, None)  # builds them
+    broken, seconds = run_tests(tree, tests, None)
+    if broken:
+        sys.exit(f"{path}: {broken} fails without a mistake")
+    return seconds
+
+
+def try_source(tree, path, groups, drawn, done, results):
     name = os.path.join(tree, path)
     with open(name, encoding="utf-8") as f:
         text = f.read()
@@ -136,22 +148,20 @@ def try_source(tree, path, tests, drawn, done, results):
         return
     if not build(tree):
         sys.exit(f"{tree} does not build")
-    run_tests(tree, tests, None)  # builds them
-    broken, seconds = run_tests(tree, tests, None)
-    if broken:
-        sys.exit(f"{path}: {broken} fails without a mistake")
+    seconds = [time_of(tree, path, tests) for tests in groups]
     for n, new, what in todo:
         try:
             with open(name, "w", encoding="utf-8") as f:
                 f.write("\n".join(lines[:n] + [new] + lines[n + 1:]))
             result, by = "not built", None
             if build(tree):
-                by, _ = run_tests(tree, tests, 10 * seconds + 20)
+                for tests, usual in zip(groups, seconds):
+                    by = by or run_tests(tree, tests, 10 * usual + 20)[0]
                 result = "found" if by else "survives"
         finally:
             with open(name, "w", encoding="utf-8") as f:
                 f.write(text)
-        row = {"path": path, "line": lines[n].strip(), "what": what, "result": result, "by": by}
+        row = {"path": path, "line": lines[n].strip(), "what": what, "result": result, "by": by, "groups": len(groups)}
         with open(results, "a", encoding="utf-8") as f:
             f.write(json.dumps(row) + "\n")
         print(f"{result:9} {path}:{n + 1}: {what}: {lines[n].strip()}", flush=True)
@@ -188,22 +198,23 @@ def table(rows):
 def main(argv):
     words = [a for a in argv if not a.startswith("--")]
     given = dict((a[2:].split("=", 1) + [""])[:2] for a in argv if a.startswith("--"))
-    if len(words) != 1 or set(given) - {"each", "seed", "only", "tree", "table"}:
+    if len(words) != 1 or set(given) - {"each", "seed", "only", "tree", "table", "quick", "again"}:
         sys.exit(__doc__)
     rows = load(words[0])
     if "table" in given:
         sys.exit(table(rows))
     tree = os.path.abspath(given.get("tree", os.path.join(ROOT, "build", "mutate")))
     clone(tree)
-    done = {(r["path"], r["line"], r["what"]) for r in rows}
-    for path, tests in read_list():
+    for path, groups in read_list():
         if given.get("only", "") not in path:
             continue
         with open(os.path.join(tree, path), encoding="utf-8") as f:
             all_places = list(places(f.read()))
+        groups = [tests for tests in (groups[:1] if "quick" in given else groups) if tests]
+        done = {(r["path"], r["line"], r["what"]) for r in rows if r["result"] != "survives" or ("again" not in given and r["groups"] >= len(groups))}
         # a source's own draw: another source, or more of them, changes nothing here
         random.Random(f"{given.get('seed', '1')} {path}").shuffle(all_places)
-        try_source(tree, path, tests, all_places[:int(given.get("each", 5))], done, words[0])
+        try_source(tree, path, groups, all_places[:int(given.get("each", 5))], done, words[0])
 
 
 if __name__ == "__main__":
