@@ -130,8 +130,7 @@ def clone(tree):
 
 
 def time_of(tree, path, tests):
-    """Seconds without a mistake; ends the program where a test fails then."""
-    run_tests(tree, tests, None)  # builds them
+    """Seconds without a mistake, with what is to be built; ends the program where a test fails then."""
     broken, seconds = run_tests(tree, tests, None)
     if broken:
         sys.exit(f"{path}: {broken} fails without a mistake")

@@ -103,13 +103,18 @@ static const struct {
 };
 
 /* ' stands for " in the texts above. */
+static const char *quoted(const char *text, char *to, size_t size)
+{
+    assert_true(strlen(text) < size);
+    for (size_t i = 0; i <= strlen(text); i++) to[i] = (text[i] == '\'') ? '"' : text[i];
+    return to;
+}
+
 static void write_quoted(const char *path, const char *header, int64_t length, size_t n)
 {
     char text[2048];
 
-    assert_true(strlen(header) < sizeof(text));
-    for (size_t i = 0; i <= strlen(header); i++) text[i] = (header[i] == '\'') ? '"' : header[i];
-    write_file(path, text, length, n);
+    write_file(path, quoted(header, text, sizeof(text)), length, n);
 }
 
 static void test_forged(void **state)
@@ -157,6 +162,56 @@ static void test_odd_shapes(void **state)
     assert_memory_equal(v, "\3\4\5\6", 4);
     assert_int_equal(ct_model_get(m, ct_model_find(m, "u"), 0, v), CT_OK);
     assert_true(v[0] == (float)(1 + 7 / 1024.0) * 0x1p-13f); /* 0x0807 */
+    ct_model_close(m);
+}
+
+/* What weights cannot have takes its bytes all the same. */
+static void test_types_left_out(void **state)
+{
+    static const struct {
+        const char *name;
+        int bytes;
+    } type[] = { { "I64", 8 }, { "I32", 4 }, { "I16", 2 }, { "I8", 1 },  { "U64", 8 },
+                 { "U32", 4 }, { "U16", 2 }, { "U8", 1 },  { "BOOL", 1 } };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(type) / sizeof(type[0]); k++) {
+        int n = 2 * type[k].bytes;
+        ct_model *m = NULL;
+        char header[256], expected[4] = { (char)n, (char)(n + 1), (char)(n + 2), (char)(n + 3) };
+        float v;
+
+        snprintf(header, sizeof(header),
+                 "{" TENSOR("n", "%s", "2", "0,%d") "," TENSOR("s/0", "F32", "1", "%d,%d") "}",
+                 type[k].name, n, n, n + 4);
+        write_quoted(at("types.safetensors"), header, -1, (size_t)n + 4);
+        assert_int_equal(ct_model_open(at("types.safetensors"), &m), CT_OK);
+        assert_int_equal(ct_model_load(m), CT_OK);
+        assert_int_equal(ct_model_get(m, ct_model_find(m, "s"), 0, &v), CT_OK);
+        assert_memory_equal(&v, expected, 4);
+        ct_model_close(m);
+    }
+}
+
+/* A file named twice is read once; a name may begin with dots. */
+static void test_shards(void **state)
+{
+    static const char index[] = "{'weight_map': {'a/0': 'x.safetensors', 'a/1': 'x.safetensors', "
+                                "'b/0': '..y.safetensors'}}";
+    ct_model *m = NULL;
+    char text[256];
+
+    (void)state;
+    write_quoted(at("x.safetensors"),
+                 "{" TENSOR("a/0", "F32", "1", "0,4") "," TENSOR("a/1", "F32", "1", "4,8") "}", -1,
+                 8);
+    write_quoted(at("..y.safetensors"), "{" TENSOR("b/0", "F32", "1", "0,4") "}", -1, 4);
+    (void)quoted(index, text, sizeof(text));
+    assert_int_equal(ct_file_write(at("c.index.json"), text, strlen(text)), CT_OK);
+    assert_int_equal(ct_model_open(at("c.index.json"), &m), CT_OK);
+    assert_int_equal(ct_model_load(m), CT_OK);
+    assert_int_equal(m->n_layer, 2);
+    assert_true(ct_model_find(m, "b") >= 0);
     ct_model_close(m);
 }
 
@@ -503,7 +558,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_forged),       TEST(test_odd_shapes),      TEST(test_damaged),
         TEST(test_names_in_net), TEST(test_head_of_its_own), TEST(test_parts),
-        TEST(test_old_names),    TEST(test_not_whole),
+        TEST(test_old_names),    TEST(test_not_whole),       TEST(test_types_left_out),
+        TEST(test_shards),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
