@@ -78,6 +78,15 @@ bool forge_double(const char *file, const char *path, double v)
     return put_scalar(file, path, H5T_NATIVE_DOUBLE, &v);
 }
 
+bool forge_doubles(const char *file, const char *path, int64_t n, const double *v)
+{
+    hid_t f = open_without(file, path), space;
+    hsize_t dim = (hsize_t)n;
+
+    space = H5Screate_simple(1, &dim, NULL);
+    return finish(f, put(f, path, H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, v));
+}
+
 static hid_t text_type(int64_t size)
 {
     hid_t type = H5Tcopy(H5T_C_S1);

@@ -14,6 +14,8 @@ bool forge_delete(const char *file, const char *path);
 /** A scalar. */
 bool forge_int(const char *file, const char *path, int64_t v);
 bool forge_double(const char *file, const char *path, double v);
+/** n numbers in one axis. */
+bool forge_doubles(const char *file, const char *path, int64_t n, const double *v);
 /** `count` strings of `size` bytes each, in one axis; count 0: a scalar. */
 bool forge_text(const char *file, const char *path, int64_t size, int64_t count, char fill);
 /** One string with this text. */

@@ -60,6 +60,7 @@ for e in allgather gtopk nesterov; do
     $JOB 2 $train $with --set=snapshot_prefix=part_$e --iterations=10 >out 2>&1 </dev/null
     runs resumes_$e 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $train $with --set=snapshot_prefix=part_$e --snapshot=auto
     is resumes_exactly_$e test "$(sum_of) of 20" = "$whole of 20"
+    is nothing_moves_$e sh -c '! grep -q "travel otherwise" out'
 done
 for e in allgather hier gtopk; do # in the middle of a fall
     with="$red,exchange=$e,warmup_iter=15,warmup_density=0.4"

@@ -483,9 +483,17 @@ static void test_full_disk(void **state)
     f.state.iteration = 20;
     assert_int_equal(mkdir(at("s_iter_20.solverstate.h5.tmp"), 0700), 0);
     assert_int_equal(ct_snapshot_write(prefix, f.net, &f.state, &f.x, 1, NULL), CT_ERR_IO);
-    assert_int_equal(rmdir(at("s_iter_20.solverstate.h5.tmp")), 0);
     assert_false(exists("s_iter_20.caffemodel.h5.tmp"));
     assert_false(exists("s_iter_20.caffemodel.h5"));
+    f.state.binary = true; /* with a state of Caffe's beside it */
+    f.state.solver_type = "SGD";
+    assert_int_equal(ct_snapshot_write(prefix, f.net, &f.state, &f.x, 1, NULL), CT_ERR_IO);
+    test_log_holds("Snapshotting solver state to binary proto file");
+    assert_false(exists("s_iter_20.caffemodel.tmp"));
+    assert_false(exists("s_iter_20.solverstate.tmp"));
+    assert_false(exists("s_iter_20.solverstate"));
+    f.state.binary = false;
+    assert_int_equal(rmdir(at("s_iter_20.solverstate.h5.tmp")), 0);
     assert_newest("s_iter_10.solverstate.h5");
 
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);

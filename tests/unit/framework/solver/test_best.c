@@ -1,8 +1,10 @@
 /* best { }, patience, snapshot_minutes: what stays, when a run ends, and that a run which is
  * interrupted anywhere ends as one that is not. */
+#include "tests/forge_hdf5.h"
 #include "tests/test.h"
 #include "tests/solver_harness.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,9 @@
     "layer { name: 'student' type: 'InnerProduct' bottom: 'x' top: 'z' inner_product_param { "     \
     "num_output: 3 weight_filler { type: 'xavier' } } } "                                          \
     "layer { name: 'gap' type: 'Reduction' bottom: 'z' top: 'gap' include { phase: TEST } } "      \
+    "layer { name: 'cost' type: 'Reduction' bottom: 'z' top: 'cost' loss_weight: 0.5 include { "   \
+    "phase: TEST } } layer { name: 'off' type: 'EuclideanLoss' bottom: 'z' bottom: 'y' top: "      \
+    "'off' loss_weight: 0 include { phase: TEST } } "                                              \
     "layer { name: 'many' type: 'ReLU' bottom: 'y' top: 'many' include { phase: TEST } } "         \
     "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'z' bottom: 'y' top: 'loss' } } "
 #define SOLVER                                                                                     \
@@ -227,6 +232,57 @@ static void test_another_metric(void **state)
     assert_string_equal(best_list(list, sizeof(list)), "");
 }
 
+/* What makes it a loss is its weight, or its type. */
+static void test_losses_fall(void **state)
+{
+    static const char *const metric[] = { "off", "cost" };
+    char list[256], expected[32];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char fields[128];
+
+        snprintf(fields, sizeof(fields), "max_iter: 4 best { metric: '%s' } ", metric[i]);
+        snprintf(expected, sizeof(expected), "%s LOWER\n", metric[i]);
+        clear();
+        run(fields);
+        assert_int_equal(strncmp(best_list(list, sizeof(list)), expected, strlen(expected)), 0);
+    }
+}
+
+/* A set of a state is an iteration, a number, and a mark. */
+static void test_forged_sets(void **state)
+{
+    static const struct {
+        double v[6];
+        int64_t n;
+        int bad;
+    } forged[] = {
+        { { 2, 0.5, 1, 4, 0.25, 0 }, 6, -1 },   { { 2, NAN, 1, 4, 0.25, 0 }, 6, 0 },
+        { { 2, 0.5, 1, 4, INFINITY }, 6, 1 },   { { 2, 0.5, 1, -1, 0.25, 0 }, 6, 1 },
+        { { 2, 0.5, 1, 2.5, 0.25, 0 }, 6, 1 },  { { NAN, 0.5, 1, 4, 0.25, 0 }, 6, 0 },
+        { { 2, 0.5, 1, 1e18, 0.25, 0 }, 6, 1 }, { { 2, 0.5, 1, 4, 0.25 }, 5, 1 },
+    };
+    static const char fields[] = "max_iter: 6 best { metric: 'loss' keep: 2 } ";
+    char file[512], text[128];
+
+    (void)state;
+    run("max_iter: 4 best { metric: 'loss' keep: 2 } ");
+    snprintf(file, sizeof(file), "%s/s_iter_4.solverstate.h5", test_solver_dir());
+    for (size_t i = 0; i < sizeof(forged) / sizeof(forged[0]); i++) {
+        test_solver t = make(fields);
+
+        assert_true(forge_doubles(file, "/best/sets", forged[i].n, forged[i].v));
+        assert_true(forge_seal(file));
+        assert_int_equal(ct_solver_restore(t.solver, file),
+                         (forged[i].bad < 0) ? CT_OK : CT_ERR_DATA);
+        snprintf(text, sizeof(text), "/best/sets has %d numbers, of which those of set %d are no",
+                 (int)forged[i].n, forged[i].bad);
+        if (forged[i].bad >= 0) test_log_holds(text);
+        test_solver_destroy(&t);
+    }
+}
+
 static void test_minutes(void **state)
 {
     (void)state;
@@ -249,7 +305,7 @@ static void test_messages(void **state)
         { "best { metric: 'loss' test_net: 1 } ",
           "best.test_net is 1, but the solver has 1 test nets" },
         { "best { metric: 'los' } ", "best.metric is \"los\", which test net #0 does not have; its "
-                                     "outputs are gap, many, loss" },
+                                     "outputs are gap, cost, off, many, loss" },
         { "best { metric: 'many' } ",
           "best.metric is \"many\", which has 18 numbers; expected an output of one" },
         { "best { metric: 'gap' } ", "an output of a layer of type Reduction, which does not tell "
@@ -287,8 +343,14 @@ static void test_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_keeps_the_best), TEST(test_patience), TEST(test_goes_on_as_if_nothing_had_been),
-        TEST(test_another_metric), TEST(test_minutes),  TEST(test_messages),
+        TEST(test_keeps_the_best),
+        TEST(test_patience),
+        TEST(test_goes_on_as_if_nothing_had_been),
+        TEST(test_another_metric),
+        TEST(test_losses_fall),
+        TEST(test_forged_sets),
+        TEST(test_minutes),
+        TEST(test_messages),
     };
 
     alarm(60);
