@@ -84,6 +84,13 @@ static ct_status read_number(const xml *x, const char *text, double *v_p)
     return XML_FAIL(x, "<%s>: expected a number, found \"%.40s\"", x->open[x->depth - 1], text);
 }
 
+static ct_status read_size(const xml *x, const char *text, double *v_p)
+{
+    CT_TRY(read_number(x, text, v_p));
+    if (*v_p >= 0) return CT_OK;
+    return XML_FAIL(x, "<%s> is %g; expected 0 or more", x->open[x->depth - 1], *v_p);
+}
+
 static ct_status copy_text(const xml *x, const char *text, char **to)
 {
     if (*to != NULL) return XML_FAIL(x, "a second <%s>", x->open[x->depth - 1]);
@@ -141,8 +148,8 @@ static ct_status end_element(xml *x, const char *text)
     double number;
 
     if (IS(x, "annotation", "filename")) return copy_text(x, text, &v->filename);
-    if (IS(x, "annotation", "size", "width")) return read_number(x, text, &v->width);
-    if (IS(x, "annotation", "size", "height")) return read_number(x, text, &v->height);
+    if (IS(x, "annotation", "size", "width")) return read_size(x, text, &v->width);
+    if (IS(x, "annotation", "size", "height")) return read_size(x, text, &v->height);
     if (o == NULL) return CT_OK; /* what follows is of an object */
     if (IS(x, "annotation", "object")) return end_object(x);
     if (IS(x, "annotation", "object", "name")) return copy_text(x, text, &o->name);

@@ -153,6 +153,7 @@ bad_xml background 1 'object "background": class 0 is the background' \
     '<annotation><object><name>background</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox></object></annotation>'
 bad_xml broken_name 2 '<name> has a line end or a control character within it' '<annotation><object><name>red\n blue</name></object></annotation>'
 bad_xml far 3 '<xmin> is -1e[+]300; expected a pixel' '<annotation>\n<object>\n<bndbox><xmin>-1e300</xmin></bndbox></object></annotation>'
+bad_xml below_0 2 '<width> is -1; expected 0 or more' '<annotation>\n<size><width>-1</width></size></annotation>'
 bad_xml deep 1 'elements are nested deeper than 32' "<annotation>$(printf '<a>%.0s' $(seq 40))"
 printf '<annotation><size><width>7</width><height>7</height></size></annotation>' >bad.xml
 runs other_size 3 'bad.xml says that the image has width 7 and height 7; JPEGImages/000.png has' \

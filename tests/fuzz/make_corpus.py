@@ -185,6 +185,7 @@ def boxes():
              (6, "JPEGImages/a.jpg Annotations/a.xml\n\n"), (6, "JPEGImages/a.jpg"), (6, "a\0b c"), (6, " \n"), (6, "a.jpg no.xml\n"))
     for i, (kind, text) in enumerate(texts):
         write(f"boxes_text_{i:02}", bytes([kind]) + text.encode())
+    write("voc_below_0.xml", "<annotation><size><width>-1</width><height>2</height></size></annotation>")
     write("boxes_mapped", bytes([5 + 7 * 5]) + b'item { name: "none" label: 0 } item { name: "cat" label: 1 }')
     write("boxes_hdf5", bytes([6 + 7 * 8]) + b"JPEGImages/a.jpg Annotations/a.xml\n")
 
