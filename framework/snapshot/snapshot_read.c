@@ -521,6 +521,8 @@ static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_st
         CT_TRY(broadcast_floats(g, dev, net->weight_arena, net->weight_count));
     else
         CT_TRY(ct_net_broadcast_rest(net, g));
+    if ((state->weights != NULL) && (state->shards == NULL))
+        CT_TRY(broadcast_state(g, state->weights));
     for (int h = 0; (state->shards == NULL) && (h < state->n_history); h++)
         CT_TRY(broadcast_state(g, &state->history[h]));
     return CT_OK;

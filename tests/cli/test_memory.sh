@@ -82,18 +82,20 @@ runs weights_of_shards 2 'take zero: 3, or 0' $JOB 2 $train --set=memory.zero=1 
 
 # snapshots go from memory to files and back
 adam="--set=type=Adam --set=base_lr=0.01 --set=average.type=SWA --set=average.interval=2 --set=snapshot=10"
-rm -f *_iter_*
-runs in_memory 0 'Optimization Done' $JOB 1 $train $adam --set=snapshot_prefix=m
-sum_of >sum_m
-runs in_files 0 'Optimization Done' $JOB 1 $train $adam $file --set=memory.weights=FILE --set=snapshot_prefix=f --set=snapshot_format=BINARYPROTO
-sum_of >sum_f
-is same_end cmp sum_m sum_f
-runs to_files 0 'Optimization Done' $JOB 1 $train $adam $file --set=memory.weights=FILE --set=snapshot_prefix=r --snapshot=m_iter_10.solverstate.h5
-sum_of >sum_r
-is resumed_in_files cmp sum_m sum_r
-runs to_memory 0 'Optimization Done' $JOB 1 $train $adam --set=snapshot_prefix=r --snapshot=f_iter_10.solverstate.h5
-sum_of >sum_r
-is resumed_in_memory cmp sum_m sum_r
+for n in 1 2; do # ranks with a file each, of which rank 0 reads the set
+    rm -f *_iter_*
+    runs in_memory_$n 0 'Optimization Done' $JOB $n $train $adam --set=snapshot_prefix=m
+    sum_of >sum_m
+    runs in_files_$n 0 'Optimization Done' $JOB $n $train $adam $file --set=memory.weights=FILE --set=snapshot_prefix=f --set=snapshot_format=BINARYPROTO
+    sum_of >sum_f
+    is same_end_$n cmp sum_m sum_f
+    runs to_files_$n 0 'Optimization Done' $JOB $n $train $adam $file --set=memory.weights=FILE --set=snapshot_prefix=r --snapshot=m_iter_10.solverstate.h5
+    sum_of >sum_r
+    is resumed_in_files_$n cmp sum_m sum_r
+    runs to_memory_$n 0 'Optimization Done' $JOB $n $train $adam --set=snapshot_prefix=r --snapshot=f_iter_10.solverstate.h5
+    sum_of >sum_r
+    is resumed_in_memory_$n cmp sum_m sum_r
+done
 
 # limits: what is AUTO goes to files where memory is short; what cannot be is refused before it runs
 {
