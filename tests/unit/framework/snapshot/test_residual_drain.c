@@ -121,11 +121,52 @@ static void test_arrives(void **state)
     step(&k, 0.01f, 0.1f, 0.05f);
     step(&k, 0.01f, 1, 0.2f);
     assert_null(k.late.v);
+    /* also where the first step has it */
+    begin(&k, net, 0.1f, 1.0f);
+    step(&k, 0.01f, 0.1f, 0.05f);
+    ct_residual_drain_close(net, &k.late);
     /* a rate that is not known counts as the first */
     begin(&k, net, 0, 0.1f);
     step(&k, 0.3f, 1, 0.01f);
     step(&k, 0.3f, 1, 1);
     assert_null(k.late.v);
+    test_solver_destroy(&t);
+}
+
+/* Of two parameters one arrives first, and the other waits on. What is added twice counts at the
+ * rate of the first. */
+static void test_two(void **state)
+{
+    enum { N_BIAS = 300 };
+    static const float v[N_INNER] = { 1, -2 };
+    ct_residual_drain late = { .v = NULL };
+    test_solver t;
+    ct_net *net = NULL;
+    float *w, *b;
+
+    (void)state;
+    assert_int_equal(test_solver_create(NET, NULL, NULL, NULL, &t), CT_OK);
+    net = ct_solver_net(t.solver);
+    assert_int_equal(net->n_param, 2);
+    assert_int_equal(net->param[1].count, N_BIAS);
+    w = ct_blob_data(&net->param[0].blob);
+    b = ct_blob_data(&net->param[1].blob);
+    assert_int_equal(ct_residual_drain_add(net, &late, 0, 0.5f, v), CT_OK);
+    assert_int_equal(ct_residual_drain_add(net, &late, 1, 0.5f, v), CT_OK);
+    assert_int_equal(ct_residual_drain_add(net, &late, 1, 1.0f, v), CT_OK);
+    for (int param = 0; param < 2; param++) {
+        float *x = (param == 0) ? w : b, before[2] = { x[0], x[1] };
+        double scale = (param == 0) ? 1 : 1.5;
+
+        assert_true(ct_residual_drain_has(&late, param));
+        assert_int_equal(ct_residual_drain_begin(net, &late, NULL, param), CT_OK);
+        x[2] += 64; /* an update larger than what is late */
+        assert_int_equal(ct_residual_drain_end(net, &late, NULL, param, 0.5f), CT_OK);
+        assert_false(ct_residual_drain_has(&late, param));
+        for (int i = 0; i < 2; i++)
+            assert_true(fabs(before[i] - scale * v[i] - x[i]) <= 8 * 0x1p-24);
+        assert_true((late.v != NULL) == (param == 0));
+    }
     test_solver_destroy(&t);
 }
 
@@ -156,7 +197,7 @@ static void test_threads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_arrives),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_arrives), cmocka_unit_test(test_two),
                                         cmocka_unit_test(test_threads) };
 
     alarm(60);
