@@ -218,6 +218,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (check_registers() != CT_OK) return ct_status_exit_code(CT_ERR_CONFIG);
+    ct_cores_keep();
     ct_blas_core_ensure(argv);
     start_signals(verb, argc, argv);
     signal(SIGXFSZ,

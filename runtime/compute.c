@@ -227,6 +227,23 @@ static void start_again(char **argv)
     execv("/proc/self/exe", argv);
 }
 
+void ct_cores_keep(void)
+{
+    cpu_set_t all;
+
+    CPU_ZERO(&all);
+    for (int p = 0; p < omp_get_num_places(); p++) {
+        int n = omp_get_place_num_procs(p), *id = calloc((size_t)n + 1, sizeof(*id));
+
+        if (id == NULL) return; /* as OpenMP bound it: slower, and right */
+        omp_get_place_proc_ids(p, id);
+        for (int i = 0; i < n; i++)
+            if ((id[i] >= 0) && (id[i] < MAX_CPU)) CPU_SET(id[i], &all);
+        free(id);
+    }
+    if (CPU_COUNT(&all) > 0) (void)sched_setaffinity(0, sizeof(all), &all);
+}
+
 void ct_blas_core_ensure(char **argv)
 {
     const char *want = wanted();

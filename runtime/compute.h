@@ -40,7 +40,12 @@ void ct_threads_release(void);
  * so the program sets it and executes itself again, once.
  */
 
-/** Called first in main, before MPI starts. Returns where nothing is to be done, where it was done
+/** Called first in main. Where the user has OpenMP bind threads (OMP_PROC_BIND, OMP_PLACES), it has
+ *  bound the first one to its place before main. What that starts would have this one place alone:
+ *  the program that is executed again, threads of its own, and the count of cores. So the first
+ *  thread gets all places back; a team's other threads stay bound. */
+void ct_cores_keep(void);
+/** Called behind it, before MPI starts. Returns where nothing is to be done, where it was done
  *  before, where the user set OPENBLAS_CORETYPE; otherwise does not return. */
 void ct_blas_core_ensure(char **argv);
 /** One log line on what ct_blas_core_ensure did or could not do. After ct_log_init(). */

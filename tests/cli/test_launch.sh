@@ -18,6 +18,19 @@ sed 's/net.prototxt/net0.prototxt/' solver.prototxt >solver0.prototxt
 runs three_ranks_layer 2 'layer "conv"' $JOB 3 "$CORTADO" train --solver=solver0.prototxt
 is layer_said_once test "$(grep -c 'layer "conv"' out)" = 1
 
+# threads that OpenMP binds: the job has as many, and as many cores, as without, also where the program starts itself again
+threads_of() { sed -n 's/.*local rank 0: \([0-9]* threads (affinity mask) on [0-9]* cores.*\)/\1/p' out; }
+runs unbound 0 'Optimization Done' env -u OMP_NUM_THREADS "$CORTADO" train --solver=solver.prototxt --iterations=2
+unbound=$(threads_of)
+is unbound_is_said test -n "$unbound"
+first=$(sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status)
+for places in cores threads "{$first}"; do
+    runs "bound_to_$places" 0 'Optimization Done' env -u OMP_NUM_THREADS -u OPENBLAS_CORETYPE OMP_PROC_BIND=close OMP_PLACES=$places \
+        "$CORTADO" train --solver=solver.prototxt --iterations=2
+    [ "$places" = "{$first}" ] && of="1 threads (affinity mask) on 1 cores: $first" || of=$unbound
+    is "has_all_of_$places" test "$(threads_of)" = "$of"
+done
+
 # too few processes and threads: a rank says so before MPI and OpenMP do. No limit holds for root.
 cp "$CORTADO" program
 chmod 755 . program
