@@ -18,6 +18,7 @@
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/snapshot.h"
+#include "tests/fuzz/broken_hdf5.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/one_net.h"
 
@@ -121,26 +122,6 @@ static void set_up(void)
     snprintf(z.rank, sizeof(z.rank), "%s_iter_1.rank0.h5", z.prefix);
     make_net();
     write_seeds(getenv("FUZZ_SEEDS"));
-}
-
-/* The library itself leaks where a file is broken; what we leave open is counted below. */
-const char *__lsan_default_suppressions(void), *__lsan_default_options(void);
-const char *__asan_default_options(void);
-
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:libhdf5";
-}
-
-const char *__lsan_default_options(void)
-{
-    return "print_suppressions=0";
-}
-
-/* … and asks for as much memory as the file says, which malloc() refuses */
-const char *__asan_default_options(void)
-{
-    return "allocator_may_return_null=1";
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -11,6 +11,7 @@
 
 #include "framework/base/hdf5.h"
 #include "framework/snapshot/snapshot_impl.h"
+#include "tests/fuzz/broken_hdf5.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/one_net.h"
 
@@ -109,25 +110,6 @@ static void write_seed(const char *folder, int first)
     }
     free(whole);
     free(data);
-}
-
-const char *__lsan_default_suppressions(void), *__lsan_default_options(void);
-const char *__asan_default_options(void);
-
-/* As in fuzz_hdf5.c: the library leaks where a file is broken, and asks for what it says. */
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:libhdf5";
-}
-
-const char *__lsan_default_options(void)
-{
-    return "print_suppressions=0";
-}
-
-const char *__asan_default_options(void)
-{
-    return "allocator_may_return_null=1";
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
