@@ -246,6 +246,7 @@ void rig_close(rig_rank *r)
     for (int h = 0; h < RIG_HISTORY; h++) free(r->history[h]);
     free(r->residual);
     ct_parts_destroy(r->parts);
+    ct_shard_destroy(&r->shard);
     ct_net_destroy(r->net);
     if (r->whole != r->net) ct_net_destroy(r->whole);
     if (r->param != NULL) ct__net_parameter__free_unpacked(r->param, NULL);
@@ -258,6 +259,16 @@ void rig_close(rig_rank *r)
 static float value(int which, int k, int64_t e, int mark)
 {
     return (float)((e * 7 + k * 1013 + which * 331 + mark * 17) % 65521) - 30000.0f;
+}
+
+/* Whether this rank keeps states of that element of its arena. */
+static bool keeps_states(const rig_rank *r, int64_t at)
+{
+    for (int k = 0; k < r->shard.n; k++)
+        if ((at >= r->shard.piece[k].from) &&
+            (at < r->shard.piece[k].from + r->shard.piece[k].count))
+            return true;
+    return r->shard.n == 0;
 }
 
 /* Calls visit with each element of this rank's arenas and what rig_fill() makes of it. */
@@ -280,7 +291,7 @@ static int64_t each_value(const rig_rank *r, int mark, bool states,
                 int64_t at = p->offset + run.part + e;
 
                 n += visit(&r->net->weight_arena[at], value(0, i, run.whole + e, mark));
-                for (int h = 0; states && learns && (h < RIG_HISTORY); h++)
+                for (int h = 0; states && learns && keeps_states(r, at) && (h < RIG_HISTORY); h++)
                     n += visit(&r->history[h][at], value(1 + h, i, run.whole + e, mark));
             }
         }
@@ -371,11 +382,28 @@ static ct_status checksum(rig_rank *r, uint64_t *sum_p)
     return CT_OK;
 }
 
+/* Ranks with the same part have every other of five pieces, which end anywhere. */
+static ct_status share_out(rig_rank *r)
+{
+    enum { N_PIECE = 5 };
+    int n = (r->plan == RIG_REPLICAS) ? 2 : 1;
+
+    for (int k = 0; k < N_PIECE; k++) {
+        ct_range piece = ct_range_of(r->net->grad_count, k, N_PIECE);
+
+        if (k % n == r->job.rank / 2 % n) CT_TRY(ct_shard_add(&r->shard, piece.first, piece.count));
+    }
+    for (int h = 0; h < RIG_HISTORY; h++)
+        for (int64_t i = 0; i < r->net->grad_count; i++) r->history[h][i] = 0.5f;
+    return (r->parts != NULL) ? ct_parts_share_out(r->parts, &r->shard, NULL) : CT_OK;
+}
+
 static ct_status work(rig_rank *r, rig_task *t)
 {
     uint64_t sum = 0;
     ct_status status;
 
+    if (t->shards) CT_TRY(share_out(r));
     r->state.n_rank = 1;
     r->state.binary = (t->work == RIG_WRITE_BINARY);
     rig_fill(r, RIG_MARK);

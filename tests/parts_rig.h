@@ -36,6 +36,7 @@ typedef struct rig_rank {
     float rate;
     ct_exchange x;
     ct_snapshot_state state;
+    ct_shard shard; /* of its states; none: it keeps all of them */
 } rig_rank;
 
 int rig_ranks(rig_plan plan);
@@ -63,6 +64,8 @@ typedef struct rig_task {
     /* every learned parameter has a residual on each rank, which before reading is all -1; absorbs:
      * it counts in updates, at RIG_RATE */
     bool keeps, absorbs;
+    bool
+        shards; /* replicas share out their states: of what a rank has none, it has a wrong value */
     void (*begin)(void *ctx, rig_rank *r); /* before it is written; may be NULL */
     void (*end)(void *ctx, rig_rank *r);   /* after reading, with state's `owed` and `late` there */
     void *ctx;

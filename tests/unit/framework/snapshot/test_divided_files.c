@@ -56,11 +56,11 @@ static void run_well(rig_task *t)
                  ct_status_str(status), test_log_all());
 }
 
-static bool large; /* of works() */
+static bool large, shards; /* of works() */
 
 static uint64_t works(rig_plan plan, rig_work work, const char *path)
 {
-    rig_task t = { .plan = plan, .work = work, .path = at(path), .large = large };
+    rig_task t = { .plan = plan, .work = work, .path = at(path), .large = large, .shards = shards };
 
     run_well(&t);
     return t.sum;
@@ -92,9 +92,8 @@ static void drop_set(set_bytes *s)
     for (int i = 0; i < N_FILE; i++) free(s->data[i]);
 }
 
-static void test_bytes(void **state)
+static void check_bytes(void)
 {
-    (void)state;
     large = true;
     for (int binary = 0; binary < 2; binary++) {
         rig_work write = (binary == 0) ? RIG_WRITE : RIG_WRITE_BINARY;
@@ -114,6 +113,28 @@ static void test_bytes(void **state)
         drop_set(&want);
         large = false;
     }
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    check_bytes();
+}
+
+/* Replicas that have shared out their states write the same files, and read them. */
+static void test_shards(void **state)
+{
+    (void)state;
+    shards = true;
+    check_bytes();
+    for (int i = 0; i < 2; i++) {
+        large = (i == 1);
+        works(RIG_WHOLE, RIG_WRITE, "s");
+        works(RIG_REPLICAS, RIG_READ, "s_iter_7.solverstate.h5");
+        works(RIG_REPLICAS, RIG_WRITE, "s");
+        works(RIG_INPUT, RIG_READ, "s_iter_7.solverstate.h5");
+    }
+    shards = large = false;
 }
 
 /* ---- reading */
@@ -413,6 +434,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_bytes, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_shards, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_reading, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_weights, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_errors, test_solver_setup, test_solver_teardown),

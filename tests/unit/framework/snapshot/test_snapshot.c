@@ -3,6 +3,7 @@
 #include "tests/test.h"
 #include "tests/solver_harness.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,12 +179,16 @@ static void test_best(void **state)
     }
     assert_int_equal(f.state.best.tested, 10);
     assert_int_equal(f.state.best.waited, 1);
-    f.state.best.set[1].iteration = -1;
-    write_set(&f, 12, 0);
-    assert_int_equal(ct_snapshot_read(at("s_iter_12.solverstate.h5"), f.net, &f.state, &f.x),
-                     CT_ERR_DATA);
-    test_log_holds("/best/sets has 6 numbers, of which those of set 1 are no iteration, value and "
-                   "mark");
+    for (int i = 0; i < 2; i++) {
+        f.state.best = want;
+        if (i == 0) f.state.best.set[1].iteration = -1;
+        if (i == 1) f.state.best.set[1].value = NAN;
+        write_set(&f, 12, 0);
+        assert_int_equal(ct_snapshot_read(at("s_iter_12.solverstate.h5"), f.net, &f.state, &f.x),
+                         CT_ERR_DATA);
+        test_log_holds("/best/sets has 6 numbers, of which those of set 1 are no iteration, value "
+                       "and mark");
+    }
     fixture_destroy(&f);
 }
 
@@ -363,6 +368,27 @@ static void test_damage(void **state)
     fixture_destroy(&f);
 }
 
+/* A forged list of parts that names no weights, and there are none: none are found. */
+static void test_no_weights(void **state)
+{
+    char *file = NULL;
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    write_set(&f, 10, 0);
+    assert_int_equal(ct_snapshot_newest_weights(prefix, &file), CT_OK);
+    assert_non_null(file);
+    assert_string_equal(file, at("s_iter_10.caffemodel.h5"));
+    free(file);
+    assert_true(forge_words(at("s_iter_10.solverstate.h5"), "/parts", ""));
+    assert_true(forge_seal(at("s_iter_10.solverstate.h5")));
+    unlink(at("s_iter_10.caffemodel.h5"));
+    assert_int_equal(ct_snapshot_newest_weights(prefix, &file), CT_OK);
+    assert_null(file);
+    fixture_destroy(&f);
+}
+
 static void refuses(fixture *f, const char *file, ct_status want, const char *word)
 {
     test_log_all_start();
@@ -403,11 +429,30 @@ static void test_wrong_files_and_nets(void **state)
     fixture_destroy(&g);
 }
 
+/* Forged states of the optimiser: of as many elements in another shape. */
+static void test_forged_history(void **state)
+{
+    static const int64_t shape[] = { 1, 5 };
+    fixture f;
+    ct_text path;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    write_set(&f, 10, 0);
+    path = ct_state_path("/history", f.name[0], "p[0]");
+    assert_true(forge_floats(at("s_iter_10.solverstate.h5"), path.text, 2, shape, false));
+    assert_true(forge_seal(at("s_iter_10.solverstate.h5")));
+    refuses(&f, "s_iter_10.solverstate.h5", CT_ERR_SHAPE,
+            "has shape 1 5 (5), but p[0] has 5 1 (5)");
+    ct_text_destroy(&path);
+    fixture_destroy(&f);
+}
+
 /* A forged list of parts: files of ranks that there were not, and one far behind the others, for
  * which every rank would ask millions of times. */
 static void test_forged_ranks(void **state)
 {
-    static const int64_t rank[] = { 5, 16000000 };
+    static const int64_t rank[] = { 1, 16000000 };
     uint64_t hash = 0;
     int64_t size = 0;
     char name[64];
@@ -429,7 +474,7 @@ static void test_forged_ranks(void **state)
         assert_true(forge_seal(at("s_iter_10.solverstate.h5")));
         assert_int_equal(ct_snapshot_verify(at("s_iter_10.solverstate.h5"), NULL), CT_OK);
         refuses(&f, "s_iter_10.solverstate.h5", CT_ERR_DATA,
-                (i == 0) ? "/parts has 1 files of ranks, one of rank 5; /n_rank is 1"
+                (i == 0) ? "/parts has 1 files of ranks, one of rank 1; /n_rank is 1"
                          : "/parts has 1 files of ranks, one of rank 16000000");
     }
     fixture_destroy(&f);
@@ -923,6 +968,8 @@ int main(void)
         TEST(test_killed_writer),
         TEST(test_damage),
         TEST(test_wrong_files_and_nets),
+        TEST(test_no_weights),
+        TEST(test_forged_history),
         TEST(test_forged_ranks),
         TEST(test_temporary_names),
         TEST(test_full_disk),
