@@ -130,25 +130,51 @@ static bool is_part_temp(const char *suffix)
     return is_part(copy) || (strcmp(copy, CT_SET_STATE) == 0);
 }
 
-/* Calls visit for every file of any set of the prefix. A directory that is not there has none. */
-static void each_file(const char *prefix,
-                      void (*visit)(void *ctx, int64_t iteration, const char *suffix,
-                                    const char *name),
-                      void *ctx)
+typedef void (*visit_fn)(void *ctx, int64_t iteration, const char *suffix, const char *name);
+
+/* Calls visit for every file of any set of the prefix; 0, or the errno of why not all were seen. A
+ * directory that is not there has none. */
+static int each_file(const char *prefix, visit_fn visit, void *ctx)
 {
     char *directory = directory_of(prefix);
     DIR *d = (directory != NULL) ? opendir(directory) : NULL;
-    const struct dirent *e;
+    int reason = (directory == NULL) ? ENOMEM : ((d != NULL) || (errno == ENOENT)) ? 0 : errno;
 
-    while ((d != NULL) && ((e = readdir(d)) != NULL)) {
+    while (d != NULL) {
+        const struct dirent *e;
         int64_t iteration;
         const char *suffix;
 
+        errno = 0;
+        e = readdir(d);
+        if (e == NULL) {
+            reason = errno;
+            break;
+        }
         if (parse_name(prefix, e->d_name, &iteration, &suffix))
             visit(ctx, iteration, suffix, e->d_name);
     }
     if (d != NULL) closedir(d);
     free(directory);
+    return reason;
+}
+
+/* The same to find what there is: sets that stay unseen would be taken for none. */
+static ct_status list_files(const char *prefix, visit_fn visit, void *ctx)
+{
+    int reason = each_file(prefix, visit, ctx);
+
+    if (reason == 0) return CT_OK;
+    return CT_FAIL((reason == ENOMEM) ? CT_ERR_NOMEM : CT_ERR_IO,
+                   "cannot list the snapshots of %s: %s", prefix, strerror(reason));
+}
+
+/* The same to remove some. */
+static void remove_files(const char *prefix, visit_fn visit, void *ctx)
+{
+    int reason = each_file(prefix, visit, ctx);
+
+    if (reason != 0) CT_WARN("cannot look for files of %s to remove: %s", prefix, strerror(reason));
 }
 
 typedef struct list_ctx {
@@ -194,11 +220,13 @@ static int latest_first(const void *a, const void *b)
 ct_status ct_set_list(const char *prefix, ct_set_entry **list_p, int *n_p)
 {
     list_ctx c = { 0 };
+    ct_status status = list_files(prefix, list_file, &c);
 
-    each_file(prefix, list_file, &c);
-    if (c.failed) {
+    if ((status == CT_OK) && c.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to list the snapshots of %s", prefix);
+    if (status != CT_OK) {
         free(c.list);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory to list the snapshots of %s", prefix);
+        return status;
     }
     if (c.n > 0) qsort(c.list, (size_t)c.n, sizeof(*c.list), latest_first);
     *list_p = c.list;
@@ -233,13 +261,16 @@ static void take_later(void *ctx, int64_t iteration, const char *suffix, const c
 ct_status ct_snapshot_any(const char *prefix, char **file_p)
 {
     any_ctx c = { .prefix = prefix };
+    ct_status status = list_files(prefix, take_later, &c);
 
-    each_file(prefix, take_later, &c);
+    if ((status == CT_OK) && c.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to list the snapshots of %s", prefix);
+    if (status != CT_OK) {
+        free(c.path);
+        return status;
+    }
     *file_p = c.path;
-    if (!c.failed) return CT_OK;
-    free(c.path);
-    *file_p = NULL;
-    return CT_FAIL(CT_ERR_NOMEM, "no memory to list the snapshots of %s", prefix);
+    return CT_OK;
 }
 
 static void remove_beside(const char *prefix, const char *name)
@@ -261,7 +292,7 @@ void ct_set_clean(const char *prefix)
 {
     char *copy = strdup(prefix);
 
-    if (copy != NULL) each_file(prefix, clean_file, copy);
+    if (copy != NULL) remove_files(prefix, clean_file, copy);
     free(copy);
 }
 
@@ -289,7 +320,7 @@ void ct_set_remove(const char *prefix, int64_t iteration)
 
     if (state != NULL) remove_beside(prefix, ct_path_base(state));
     free(state);
-    each_file(prefix, prune_file, &c);
+    remove_files(prefix, prune_file, &c);
 }
 
 static bool is_spared(const ct_snapshot_state *state, int64_t iteration)
@@ -306,7 +337,7 @@ void ct_set_prune(const char *prefix, const ct_snapshot_state *state, int keep, 
     ct_set_entry *list = NULL;
     int n = 0, kept = 1;
 
-    each_file(prefix, prune_file, &c);
+    remove_files(prefix, prune_file, &c);
     if ((keep <= 0) || (ct_set_list(prefix, &list, &n) != CT_OK)) return;
     for (int i = 0; i < n; i++) {
         if (!list[i].committed || (list[i].iteration >= newest) || (++kept <= keep)) continue;

@@ -34,7 +34,7 @@ typedef struct ct_set_entry {
 } ct_set_entry;
 
 /** The sets of prefix, and what unfinished ones left, latest iteration first. *list_p is malloc'ed.
- *  No directory: no sets. */
+ *  No directory: no sets. CT_ERR_IO where it cannot be read, CT_ERR_NOMEM. */
 ct_status ct_set_list(const char *prefix, ct_set_entry **list_p, int *n_p);
 /** Removes the temporary files that killed runs left. */
 void ct_set_clean(const char *prefix);

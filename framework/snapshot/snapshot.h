@@ -159,7 +159,8 @@ ct_status ct_snapshot_plan(const char *file, char **plan_p);
 ct_status ct_snapshot_verify(const char *file, char **why_p);
 /** The newest complete, undamaged set of prefix, by iteration: verifies hashes, warns of damaged
  *  and unfinished ones that it skips. *file_p is malloc'ed, or NULL where there is none (not an
- *  error). Rank 0 calls it. */
+ *  error). Rank 0 calls it. CT_ERR_IO where the folder is there and cannot be read, CT_ERR_NOMEM.
+ */
 ct_status ct_snapshot_newest(const char *prefix, char **file_p);
 /** The weights of that set, their average where it has one. */
 ct_status ct_snapshot_newest_weights(const char *prefix, char **file_p);
@@ -177,7 +178,7 @@ ct_status ct_snapshot_list_best(const char *prefix, const ct_snapshot_state *sta
 ct_status ct_snapshot_best_weights(const char *prefix, char **file_p);
 /** The solver state of the latest iteration that prefix has, whatever it holds, or, where no set is
  *  committed, a file of the latest one: what a run from the start would mix its own with. *file_p
- * is malloc'ed, or NULL where there is none. Rank 0 calls it. CT_ERR_NOMEM. */
+ * is malloc'ed, or NULL where there is none. Rank 0 calls it. As ct_snapshot_newest(). */
 ct_status ct_snapshot_any(const char *prefix, char **file_p);
 /** Copies weights by layer name from a file of any format; logs how many layers were loaded, which
  * of the net have none in the file and which of the file are not in the net. Shapes fit when they

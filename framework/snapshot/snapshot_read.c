@@ -146,6 +146,7 @@ ct_status ct_snapshot_newest(const char *prefix, char **file_p)
     ct_set_entry *list = NULL;
     char *file = NULL;
     int n = 0;
+    ct_status status = CT_OK;
 
     CT_TRY(ct_set_list(prefix, &list, &n));
     for (int i = 0; (i < n) && (file == NULL); i++) {
@@ -158,7 +159,10 @@ ct_status ct_snapshot_newest(const char *prefix, char **file_p)
             continue;
         }
         file = ct_set_path(prefix, list[i].iteration, CT_SET_STATE);
-        if (file == NULL) break;
+        if (file == NULL) {
+            status = CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+            break;
+        }
         if (ct_snapshot_verify(file, &why) == CT_OK) continue;
         CT_WARN("snapshot skipped: %s", (why != NULL) ? why : file);
         free(why);
@@ -166,6 +170,7 @@ ct_status ct_snapshot_newest(const char *prefix, char **file_p)
         file = NULL;
     }
     free(list);
+    CT_TRY(status);
     *file_p = file;
     return CT_OK;
 }

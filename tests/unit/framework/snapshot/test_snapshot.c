@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "framework/snapshot/h5.h"
+#include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot_impl.h"
 #include "framework/snapshot/snapshot.h"
 #include "tests/forge_hdf5.h"
@@ -956,6 +957,37 @@ static void test_residuals_without_a_place(void **state)
                    "that moves them, of 2 it goes with the next gradient");
 }
 
+/* Who cannot look does not know that there is nothing; what would go stays. */
+static void test_folder_that_cannot_be_read(void **state)
+{
+    const ct_snapshot_state none = { .iteration = 10 };
+    ct_set_entry *list = NULL;
+    char *file = NULL;
+    int n = 0;
+    FILE *f = fopen(at("file"), "w");
+
+    (void)state;
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(ct_set_list(at("file/s"), &list, &n), CT_ERR_IO);
+    assert_int_equal(ct_snapshot_newest(at("file/s"), &file), CT_ERR_IO);
+    test_log_holds("file/s: Not a directory");
+    assert_int_equal(ct_snapshot_newest_weights(at("file/s"), &file), CT_ERR_IO);
+    assert_int_equal(ct_snapshot_any(at("file/s"), &file), CT_ERR_IO);
+    assert_null(file);
+    assert_null(list);
+    ct_set_clean(at("file/s"));
+    ct_set_prune(at("file/s"), &none, 0, 1);
+    test_log_holds("file/s to remove: Not a directory");
+    assert_true(exists("file"));
+
+    /* there it is known that there is none */
+    assert_int_equal(ct_snapshot_newest(at("none/s"), &file), CT_OK);
+    assert_null(file);
+    assert_int_equal(ct_snapshot_any(at("none/s"), &file), CT_OK);
+    assert_null(file);
+}
+
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, test_solver_teardown)
 
 int main(void)
@@ -977,6 +1009,7 @@ int main(void)
         TEST(test_weights_binary),
         TEST(test_residuals),
         TEST(test_residuals_without_a_place),
+        TEST(test_folder_that_cannot_be_read),
     };
 
     alarm(60);

@@ -4,6 +4,7 @@
 #include "tests/solver_harness.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "framework/solver/solver_private.h"
@@ -26,12 +27,17 @@ static void scale_losses(ct_solver *s)
     s->step.loss_scale = (ct_loss_scale){ .on = true, .scale = 65536.0f, .window = 1000 };
 }
 
-static void make(const char *prefix, int average_loss, test_solver *t)
+static ct_status create(const char *prefix, int average_loss, thread_rank *rank, test_solver *t)
 {
     char text[2048];
 
     snprintf(text, sizeof(text), SOLVER, test_solver_dir(), prefix, average_loss);
-    assert_int_equal(test_solver_create(text, NULL, NULL, NULL, t), CT_OK);
+    return test_solver_create(text, rank, NULL, NULL, t);
+}
+
+static void make(const char *prefix, int average_loss, test_solver *t)
+{
+    assert_int_equal(create(prefix, average_loss, NULL, t), CT_OK);
     scale_losses(t->solver);
 }
 
@@ -144,13 +150,51 @@ static void set_of_another_prefix(void **state)
     }
 }
 
+/* A file stands where the folder of sets was, and rank 0 alone looks. */
+static ct_status restore_from_nowhere(thread_rank *rank)
+{
+    char folder[512];
+    test_solver t;
+    ct_status status = create("sub/s", 5, rank, &t);
+
+    snprintf(folder, sizeof(folder), "%s/sub", test_solver_dir());
+    if ((status == CT_OK) && (rank->rank == 0)) {
+        FILE *f = (rmdir(folder) == 0) ? fopen(folder, "w") : NULL;
+
+        status = (f != NULL) ? CT_OK : CT_ERR_ARG;
+        if (f != NULL) fclose(f);
+    }
+    if ((status == CT_OK) && (ct_solver_restore(t.solver, "auto") != CT_ERR_IO))
+        status = CT_ERR_DATA;
+    test_solver_destroy(&t);
+    return status;
+}
+
+/* A folder that cannot be read is not one without sets: no run starts anew beside those. */
+static void folder_that_cannot_be_read(void **state)
+{
+    char folder[512];
+
+    (void)state;
+    snprintf(folder, sizeof(folder), "%s/sub", test_solver_dir());
+    for (int n = 1; n <= 3; n++) {
+        thread_ranks job = { .n = n, .run = restore_from_nowhere };
+        thread_rank rank[3];
+
+        assert_int_equal(thread_ranks_run(&job, rank), CT_OK);
+        assert_int_equal(unlink(folder), 0);
+    }
+    test_log_holds("cannot list the snapshots of ");
+    assert_null(strstr(test_log_all(), "starting from the beginning"));
+}
+
+#define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(state_comes_back, test_solver_setup, test_solver_teardown),
-        cmocka_unit_test_setup_teardown(another_window, test_solver_setup, test_solver_teardown),
-        cmocka_unit_test_setup_teardown(set_of_another_prefix, test_solver_setup,
-                                        test_solver_teardown),
+        TEST(state_comes_back),           TEST(another_window),  TEST(set_of_another_prefix),
+        TEST(folder_that_cannot_be_read), TEST(weights_by_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
