@@ -188,6 +188,31 @@ static void folder_that_cannot_be_read(void **state)
     assert_null(strstr(test_log_all(), "starting from the beginning"));
 }
 
+/* Blanks and tabs about the names of files, and names of nothing else. */
+static void weights_by_list(void **state)
+{
+    static const char *const list[] = { "%s", " \t%s \t", "%s\t", "\t, %s\t\t,", " ,%s ,\t" };
+    char file[512], text[1024];
+    test_solver from, to;
+
+    (void)state;
+    make("s", 5, &from);
+    assert_int_equal(ct_solver_steps(from.solver, 3), CT_OK);
+    snprintf(file, sizeof(file), "%s/w.caffemodel.h5", test_solver_dir());
+    assert_int_equal(test_weights_save(file, from.solver->net), CT_OK);
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        make("s", 5, &to);
+        snprintf(text, sizeof(text), list[i], file);
+        assert_true(ct_net_checksum(to.solver->net, true) !=
+                    ct_net_checksum(from.solver->net, true));
+        assert_int_equal(ct_solver_load_weights(to.solver, text), CT_OK);
+        assert_true(ct_net_checksum(to.solver->net, true) ==
+                    ct_net_checksum(from.solver->net, true));
+        test_solver_destroy(&to);
+    }
+    test_solver_destroy(&from);
+}
+
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
 
 int main(void)
