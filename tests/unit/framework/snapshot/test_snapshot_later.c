@@ -158,6 +158,57 @@ static void waits_without_room(void **state)
     drop_folders();
 }
 
+static ct_status cannot(ct_storage *s, ct_stream st, ct_storage_range *r)
+{
+    (void)s;
+    (void)st;
+    (void)r;
+    return CT_ERR_IO;
+}
+
+/* A state that cannot be copied: no set is begun, and a later one can be. */
+static void copies_or_fails(void **state)
+{
+    static const ct_storage_ops broken = { .name = "broken", .want = cannot };
+    const char *name = "momentum";
+    ct_snapshot_state what = { .n_rank = 1,
+                               .global_batch = 3,
+                               .n_history = 1,
+                               .history_name = &name,
+                               .least_loss = CT_NO_LEAST_LOSS };
+    ct_snapshot_later *later = NULL;
+    ct_storage storage, whole;
+    char prefix[512];
+    ct_exchange x;
+    test_solver t;
+    bool begun;
+    ct_net *net;
+
+    (void)state;
+    assert_int_equal(
+        test_solver_create("snapshot_prefix: 'not/asked/for' " SOLVER NET, NULL, NULL, NULL, &t),
+        CT_OK);
+    net = ct_solver_net(t.solver);
+    ct_exchange_single(net->n_param, &x);
+    assert_int_equal(ct_storage_open_fixed(NULL, ct_device_cpu(), net->grad_count, &whole), CT_OK);
+    what.history = &storage;
+    snprintf(prefix, sizeof(prefix), "%s/s", test_solver_dir());
+    assert_int_equal(ct_snapshot_later_create(false, &later), CT_OK);
+    assert_int_equal(ct_snapshot_later_reserve(later, net, &what, &x.data, 0), CT_OK);
+    storage = (ct_storage){ .ops = &broken, .dev = ct_device_cpu(), .count = net->grad_count };
+    assert_int_equal(ct_snapshot_later_begin(later, prefix, net, &what, &x, 0, 0, &begun),
+                     CT_ERR_IO);
+    assert_false(begun);
+    assert_false(ct_snapshot_later_is_open(later));
+    storage = whole;
+    assert_int_equal(ct_snapshot_later_begin(later, prefix, net, &what, &x, 0, 0, &begun), CT_OK);
+    assert_true(begun);
+    assert_int_equal(ct_snapshot_later_finish(later, NULL), CT_OK);
+    ct_snapshot_later_destroy(later);
+    assert_int_equal(ct_storage_close(&whole), CT_OK);
+    test_solver_destroy(&t);
+}
+
 /* Together ranks copy everything once, and each an equal part: but for rounding to lines of 16, and
  * what does not learn. */
 static void shares_out_copies(void **state)
@@ -195,7 +246,7 @@ static void shares_out_copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { TEST(same_bytes), TEST(waits_without_room),
-                                        TEST(shares_out_copies) };
+                                        TEST(copies_or_fails), TEST(shares_out_copies) };
 
     alarm(240); /* with a thread sanitizer */
     return cmocka_run_group_tests(tests, NULL, NULL);
