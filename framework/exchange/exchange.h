@@ -148,7 +148,8 @@ typedef struct ct_exchange {
     ct_group data;  /* the replicas of this rank's weights: gradients, statistics, metrics, sets of
                        snapshots */
     ct_group stage; /* of a net that is divided among ranks: those of its stage, which share the
-                       weights of layers that work on samples of their own; else as data */
+                       weights of layers that work on samples of their own; else as data. All ranks
+                       of data are among them */
     ct_group tied;  /* those that have weights of the first and the last stage; size 0: nobody */
     ct_grad_sync sync;
     ct_sync_states states;

@@ -108,7 +108,7 @@ ct_status ct_solver_average_statistics(ct_solver *s)
     const ct_net *net = s->net;
     bool any = false;
 
-    if ((s->exchange.data.size == 1) && (s->exchange.stage.size == 1)) return CT_OK;
+    if (s->exchange.stage.size == 1) return CT_OK;
     for (int i = 0; i < net->n_param;) {
         int64_t first = net->param[i].offset, end;
         float *data = ct_blob_data(&net->param[i].blob);
@@ -247,9 +247,7 @@ ct_status ct_solver_check_weights(ct_solver *s)
     double traced = ct_trace_start(s->options.trace);
     ct_net view = *s->net;
 
-    if ((s->exchange.data.size == 1) && (s->exchange.stage.size <= 1) &&
-        (s->exchange.tied.size <= 1))
-        return CT_OK;
+    if ((s->exchange.stage.size == 1) && (s->exchange.tied.size <= 1)) return CT_OK;
     CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
     CT_TRY(check_replicas(s));

@@ -165,13 +165,13 @@ tie() { # PLAN RANKS NAME SETTING…: the losses and weights of the first of a p
 }
 export CORTADO_POISON=1
 tie stages 2 whole
-tie stages 2 zero_2 --set memory.zero=2
+tie stages 2 zero_2 --set memory.zero=2 --set checksum_interval=1
 tie stages 2 zero_3 --set memory.zero=3 --set memory.prefetch=1 --set snapshot_async=true
 "$CORTADO" check --solver=solver.prototxt --parallel=stages.plan --json $tied --set memory.zero=3 --set memory.prefetch=1 >said 2>>out
 [ -z "$have_python" ] || is tied_memory sh -c "python3 '$ROOT/tests/cli/ranks_are.py' tied.metrics said >>out 2>&1"
 tie stages 2 files $disk
 sum_of >stages.sum
-tie both 4 whole --set clip_gradients=0.5
+tie both 4 whole --set clip_gradients=0.5 --set checksum_interval=1
 tie both 4 zero_3 --set clip_gradients=0.5 --set memory.zero=3 $disk
 # sets have whole tables
 for from in whole zero_3; do
