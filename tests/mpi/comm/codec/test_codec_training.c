@@ -276,8 +276,7 @@ static float signed_value(int i)
     return (float)(OF_QUANTIZED - i) * ((i % 2 == 0) ? 1.0f : -1.0f);
 }
 
-/* Everyone sent the mean of the TENTH largest ones of the sign of element `first`, and no others.
- */
+/* Everyone sent the mean of TENTH elements from `first` on, all of its sign, and no others. */
 static int expect_mean(const ct_comm *c, const float *sum, int first)
 {
     double mean = 0;
@@ -285,7 +284,7 @@ static int expect_mean(const ct_comm *c, const float *sum, int first)
 
     for (int k = 0; k < TENTH; ++k) mean += signed_value(first + 2 * k) / TENTH;
     for (int i = 0; i < OF_QUANTIZED; ++i) {
-        bool sent = (i % 2 == first) && (i < 2 * TENTH);
+        bool sent = ((i - first) % 2 == 0) && (i >= first) && (i < first + 2 * TENTH);
 
         /* a rounding for each value that the mean is of, and for each rank */
         wrong += !(fabs(sum[i] - (sent ? c->size * mean : 0)) <=
@@ -341,6 +340,9 @@ static int quantized(ct_comm *c)
     memset(arena, 0, sizeof(arena)); /* nothing new: what was left behind goes */
     fault += step_of_two(gp, 1);
     fault += expect_mean(c, inner, 1) + expect_values(c, output, TENTH);
+    memset(arena, 0, sizeof(arena)); /* the first sign again */
+    fault += step_of_two(gp, 2);
+    fault += expect_mean(c, inner, 2 * TENTH) + expect_values(c, output, 2 * TENTH);
     ct_grad_pipe_destroy(gp);
     return fault;
 }

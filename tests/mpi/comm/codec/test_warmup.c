@@ -116,6 +116,8 @@ static int conserve(ct_comm *c, int at)
             fault += MPI_FAULT_UNLESS(now.codec.warm_selected == now.codec.selected);
         if (s == WARMUP - 1)
             fault += MPI_FAULT_UNLESS(now.codec.warm_elements == now.codec.elements);
+        if (s >= WARMUP)
+            fault += MPI_FAULT_UNLESS(now.codec.warm_elements == before.codec.warm_elements);
         before = now;
     }
     fault += MPI_FAULT_UNLESS(now.codec.warm_elements < now.codec.elements);
