@@ -132,6 +132,31 @@ static void test_keeps_the_best(void **state)
     for (int i = 0; i <= 8; i++) assert_int_equal(has_set(i), (i == 4) || (i == 8));
 }
 
+/* What the log's end says of the best, after so many tests. */
+static void test_best_is_told(void **state)
+{
+    static const struct {
+        const char *fields;
+        bool any; /* test */
+    } cases[] = { { "max_iter: 1 test_initialization: false ", false },
+                  { "max_iter: 1 ", true },
+                  { "max_iter: 2 ", true } };
+    char fields[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        test_log_all_stop();
+        test_log_all_start();
+        snprintf(fields, sizeof(fields),
+                 "%s best { metric: 'loss' keep: 0 } snapshot_after_train: false ",
+                 cases[i].fields);
+        run(fields);
+        assert_int_equal(strstr(test_log_all(), "] the best ") != NULL, cases[i].any);
+    }
+    test_log_holds("] the best loss is ");
+    test_log_holds(", of iteration 2\n");
+}
+
 static void test_patience(void **state)
 {
     char list[256], before[256];
@@ -343,13 +368,10 @@ static void test_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_keeps_the_best),
-        TEST(test_patience),
-        TEST(test_goes_on_as_if_nothing_had_been),
-        TEST(test_another_metric),
-        TEST(test_losses_fall),
-        TEST(test_forged_sets),
-        TEST(test_minutes),
+        TEST(test_keeps_the_best), TEST(test_best_is_told),
+        TEST(test_patience),       TEST(test_goes_on_as_if_nothing_had_been),
+        TEST(test_another_metric), TEST(test_losses_fall),
+        TEST(test_forged_sets),    TEST(test_minutes),
         TEST(test_messages),
     };
 

@@ -486,6 +486,7 @@ static void test_resume_on_ranks(void **state)
     assert_int_equal(run[1].result.iteration, 20);
     in_log("residuals of 3 ranks were summed and dealt out to 2");
     in_log("made with a global batch of 18, this run has 12");
+    assert_null(strstr(test_log_all(), "travel otherwise")); /* each still has its place */
 }
 
 /* What was held back goes with the first gradient of a run that holds nothing back: as if the run
