@@ -2,6 +2,7 @@
 #include "tests/test.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,11 +168,30 @@ static void every_field_is_explained(void **state)
     assert_int_equal(bare, 0);
 }
 
+/* One row each, with its states, in the order of the list. */
+static void every_rule_has_its_row(void **state)
+{
+    const ct_text *text = *state;
+    const char *at = strstr(text->text, "\n## Update rules\n");
+    const ct_update_rule *rule;
+
+    assert_non_null(at);
+    for (int i = 0; (rule = ct_update_rule_at(i)) != NULL; i++) {
+        char row[96];
+
+        snprintf(row, sizeof(row), "\n| `%s` | %s%s", rule->type, (rule->n_state > 0) ? "`" : "",
+                 (rule->n_state > 0) ? rule->state_name[0] : "");
+        at = strstr(at, row);
+        if (at == NULL) fail_msg("no row of %s", rule->type);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest test[] = {
         cmocka_unit_test_setup_teardown(lines, make, drop),
         cmocka_unit_test_setup_teardown(links, make, drop),
+        cmocka_unit_test_setup_teardown(every_rule_has_its_row, make, drop),
         cmocka_unit_test_setup_teardown(meanings_have_fields, make, drop),
         cmocka_unit_test(own_fields_are_explained),
         cmocka_unit_test_setup_teardown(every_field_is_explained, make, drop),
