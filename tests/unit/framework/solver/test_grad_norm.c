@@ -3,10 +3,13 @@
 #include "tests/test.h"
 #include "tests/log_capture.h"
 #include "tests/net_layers.h"
+#include "tests/thread_ranks.h"
 
 #include <math.h>
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/base/rng.h"
 #include "framework/solver/grad_norm.h"
@@ -159,13 +162,96 @@ static void what_is_not_finite_shows(void **state)
     test_net_destroy(&t);
 }
 
+/* ---- ranks that have some lines each */
+
+enum { N_LIST = 3 };
+static const int64_t list_count[N_LIST] = { 3 * CT_SQUARE_BLOCK + 77, CT_SQUARE_LINE + 3, 1 };
+
+static float number_of(int list, int64_t i)
+{
+    return (float)ct_rng_philox(11, (uint64_t)list, (uint64_t)i).v[0] * 0x1p-30f - 2.0f;
+}
+
+/* The numbers of lists that rank r of n has. */
+static ct_status add_own(ct_square_sums *s, int r, int n)
+{
+    for (int l = 0; l < N_LIST; l++) {
+        int64_t lines = (list_count[l] + CT_SQUARE_LINE - 1) / CT_SQUARE_LINE;
+        int64_t from = lines * r / n * CT_SQUARE_LINE, to = lines * (r + 1) / n * CT_SQUARE_LINE;
+        float *v = malloc((size_t)(to - from + 1) * sizeof(*v));
+        ct_status status;
+
+        if (to > list_count[l]) to = list_count[l];
+        for (int64_t i = from; i < to; i++) v[i - from] = number_of(l, i);
+        status = ct_square_sums_add(s, l, from, to - from, v);
+        free(v);
+        CT_TRY(status);
+    }
+    return CT_OK;
+}
+
+static ct_status sum_of_ranks(const ct_group *g, double *sum)
+{
+    ct_square_sums s;
+    ct_status status = ct_square_sums_open(list_count, N_LIST, &s);
+
+    ct_square_sums_begin(&s, 0, N_LIST);
+    if (status == CT_OK) status = add_own(&s, g->rank, g->size);
+    /* of no lists, of one, and of the others */
+    if (status == CT_OK) status = ct_square_sums_share(g, &s, 1, 0);
+    if (status == CT_OK) status = ct_square_sums_share(g, &s, 1, 1);
+    if (status == CT_OK) status = ct_square_sums_share(g, &s, 0, 1);
+    if (status == CT_OK) status = ct_square_sums_share(g, &s, 2, 1);
+    for (int l = 0; (l < N_LIST) && (status == CT_OK); l++)
+        status = ct_square_sums_of(&s, l, &sum[l]);
+    ct_square_sums_close(&s);
+    return status;
+}
+
+static ct_status share_sums(thread_rank *rank)
+{
+    ct_net none = { .n_param = 0 };
+    ct_exchange x;
+
+    CT_TRY(thread_rank_open(rank, &none, &x));
+    return sum_of_ranks(&x.job, rank->out);
+}
+
+/* Whoever has which lines: all have the bits of one that has all. */
+static void ranks_have_the_same_sums(void **state)
+{
+    double want[N_LIST], got[4][N_LIST];
+
+    (void)state;
+    assert_int_equal(sum_of_ranks(&(ct_group){ .size = 1 }, want), CT_OK);
+    for (int l = 0; l < N_LIST; l++) {
+        double sum = 0;
+
+        for (int64_t i = 0; i < list_count[l]; i++)
+            sum += (double)number_of(l, i) * (double)number_of(l, i);
+        assert_true(fabs(want[l] - sum) <= (double)list_count[l] * 0x1p-52 * sum);
+    }
+    for (int n = 2; n <= 4; n++) {
+        thread_ranks job = { .n = n, .run = share_sums };
+        thread_rank rank[4];
+
+        memset(got, 0, sizeof(got));
+        for (int r = 0; r < n; r++) rank[r] = (thread_rank){ .out = got[r] };
+        assert_int_equal(thread_ranks_run(&job, rank), CT_OK);
+        for (int r = 0; r < n; r++) assert_memory_equal(got[r], want, sizeof(want));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_the_sum),
         cmocka_unit_test(what_is_missing_is_said),
         cmocka_unit_test(what_is_not_finite_shows),
+        cmocka_unit_test(ranks_have_the_same_sums),
     };
+
+    alarm(60);
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
