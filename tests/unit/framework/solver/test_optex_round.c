@@ -464,6 +464,41 @@ static void test_what_is_refused(void **state)
     }
 }
 
+/* Batches are on different ranks: a layer that hands state on, in any of its buffers, cannot be. */
+static void test_carried_state_is_refused(void **state)
+{
+    const ct_group two = { .size = 2 };
+    ct_optex_round r;
+    test_solver t;
+
+    (void)state;
+    create("momentum: 0.9", 1, &t);
+    for (int i = 0; i < t.solver->net->n_layer; i++) {
+        for (int k = 0; k < CT_MAX_BUFFER; k++) {
+            int64_t *row = &t.solver->net->pass->instance[i]->buffer[k].row;
+            char message[128];
+
+            *row = 3;
+            r = (ct_optex_round){ .step = &t.solver->step, .parallel = 2, .ranks = &two };
+            assert_int_equal(ct_optex_round_open(&r), CT_ERR_CONFIG);
+            snprintf(message, sizeof(message), "OptEx on several ranks is not for layer \"%s\"",
+                     t.solver->net->layer[i]->name);
+            test_log_holds(message);
+            ct_optex_round_close(&r);
+
+            /* on one rank they follow each other, and one point is one batch of all ranks */
+            r.ranks = NULL;
+            assert_int_equal(ct_optex_round_open(&r), CT_OK);
+            ct_optex_round_close(&r);
+            r = (ct_optex_round){ .step = &t.solver->step, .parallel = 1, .ranks = &two };
+            assert_int_equal(ct_optex_round_open(&r), CT_OK);
+            ct_optex_round_close(&r);
+            *row = 0;
+        }
+    }
+    test_solver_destroy(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -471,6 +506,8 @@ int main(void)
         cmocka_unit_test(test_one_point_is_the_rule),
         cmocka_unit_test(test_one_step_is_the_rule_by_larger_batches),
         cmocka_unit_test_setup_teardown(test_what_is_refused, test_solver_setup,
+                                        test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_carried_state_is_refused, test_solver_setup,
                                         test_solver_teardown),
     };
 
