@@ -286,6 +286,27 @@ static void test_points_are_met(void **state)
     ct_gradient_predictor_close(&p);
 }
 
+/* As many points as there may be, and more: the newest stay, and each is met. */
+static void test_most_points(void **state)
+{
+    enum { MOST = CT_PREDICTOR_ROOM, ADDED = MOST + 3 };
+    ct_gradient_predictor p = { .prediction = CT_PREDICT_KERNEL, .count = N, .room = MOST };
+    static double seen[ADDED][N];
+    float w[N], g[N];
+
+    (void)state;
+    assert_int_equal(ct_gradient_predictor_open(&p), CT_OK);
+    for (int i = 0; i < ADDED; i++) {
+        fill(w, N, 0, 1, 10 + (uint64_t)i);
+        fill(g, N, 0.5, 1, 200 + (uint64_t)i);
+        assert_true(add(&p, w, g));
+        for (int e = 0; e < N; e++) seen[i][e] = (double)g[e];
+    }
+    assert_int_equal(p.n, MOST);
+    for (int i = 0; i < MOST; i++) compare(&p, p.point[i], seen[ADDED - MOST + i]);
+    ct_gradient_predictor_close(&p);
+}
+
 static void test_what_stays_out(void **state)
 {
     ct_gradient_predictor p = { .prediction = CT_PREDICT_LAST };
@@ -383,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_secant_is_its_definition),
         cmocka_unit_test(test_none_and_last),
         cmocka_unit_test(test_points_are_met),
+        cmocka_unit_test(test_most_points),
         cmocka_unit_test(test_what_stays_out),
         cmocka_unit_test(test_near_points),
         cmocka_unit_test(test_long_vectors),
