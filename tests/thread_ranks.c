@@ -250,7 +250,7 @@ static ct_status land(thread_rank *r, int i, ct_landed_fn landed, void *landed_c
     const ct_param *p = &r->net->param[i];
 
     if (r->job->lost == i + 1) return CT_FAIL(CT_ERR_COMM, "the bucket of %s is lost", p->key);
-    if (reduce(r, ct_blob_diff(&p->blob), p->count, sizeof(float), add_floats) != CT_OK)
+    if (reduce(r, r->net->grad_arena + p->offset, p->count, sizeof(float), add_floats) != CT_OK)
         return CT_ERR_COMM;
     r->reported[i] = true;
     r->n_reported++;
