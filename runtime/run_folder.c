@@ -165,7 +165,7 @@ static ct_status link_latest(const char *folder)
     struct stat st;
 
     ct_text_add(&to, "%.*s%s", (int)(name - folder), folder, link_name);
-    ct_text_add(&temp, "%s.%d", to.text, (int)getpid());
+    ct_path_add_own(&temp, to.text, "tmp");
     if (to.failed || temp.failed)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a link");
     else if ((lstat(to.text, &st) == 0) && !S_ISLNK(st.st_mode))

@@ -201,7 +201,7 @@ static ct_status write_all(ct_trace_file *f, int tag, const ct_text *mine, doubl
     size_t head = make_frame(f, error_s, n_span, n_lost, &frame);
     FILE *to = NULL;
 
-    ct_text_add(&name, "%s.tmp.%d", f->path, (int)getpid());
+    ct_path_add_own(&name, f->path, "tmp");
     if (name.failed || frame.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
     to = ct_file_create_stream(name.text);
     if (to == NULL) status = CT_FAIL(CT_ERR_IO, "%s: %s", name.text, strerror(errno));

@@ -597,7 +597,7 @@ static ct_status draw_picture(const char *file, const char *kind, const ct_text 
     ct_status status;
 
     CT_TRY(ct_file_check_writable(file));
-    ct_text_add(&source, "%s.%d.dot", file, (int)getpid());
+    ct_path_add_own(&source, file, "dot");
     if (source.failed) {
         ct_text_destroy(&source);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");

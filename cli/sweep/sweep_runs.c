@@ -69,12 +69,10 @@ static ct_status compare(const ct_sweep *s, const char *path, const ct_text *wan
  * link it under the name has said what the folder is of. */
 static ct_status describe_folder(const char *path, const ct_text *text)
 {
-    char host[128] = "";
     ct_text own = { 0 };
     ct_status status;
 
-    (void)gethostname(host, sizeof(host) - 1);
-    ct_text_add(&own, "%s.%s.%d", path, host, (int)getpid());
+    ct_path_add_own(&own, path, "tmp");
     status = own.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a file name")
                         : ct_file_write(own.text, text->text, text->length);
     if (status == CT_OK) {

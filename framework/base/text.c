@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/hash.h"
 #include "framework/base/json.h"
 #include "framework/base/utf8.h"
 
@@ -235,6 +237,17 @@ ct_status ct_file_check_writable(const char *path)
     return CT_OK;
 }
 
+void ct_path_add_own(ct_text *t, const char *path, const char *word)
+{
+    char host[256] = "";
+    ct_hash h;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    ct_hash_init(&h);
+    ct_hash_add(&h, host, strlen(host));
+    ct_text_add(t, "%s.%s.%d-%08" PRIx32, path, word, (int)getpid(), (uint32_t)ct_hash_value(&h));
+}
+
 int ct_file_create(const char *path)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -259,7 +272,7 @@ ct_status ct_file_write(const char *path, const void *data, size_t size)
     bool good = false;
     FILE *f;
 
-    ct_text_add(&temporary, "%s.tmp.%d", path, (int)getpid());
+    ct_path_add_own(&temporary, path, "tmp");
     if (temporary.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
     f = ct_file_create_stream(temporary.text);
     if (f != NULL) {

@@ -380,10 +380,9 @@ bool ct_record_index_save(const ct_record_index *x, const char *path)
     bool good = false;
     int fd, why;
 
-    ct_text_add(&name, "%s.tmp.%d", path, (int)getpid());
+    ct_path_add_own(&name, path, "tmp");
     if (name.failed) return false;
-    /* whoever makes the same one at the same time, on another host, has a name of its own or fails
-     */
+    /* whoever makes the same one at the same time has a name of its own */
     fd = open(name.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     why = errno;
     if (fd >= 0) {

@@ -254,7 +254,7 @@ static ct_status move_in(const set *s, const char *temporary, const char *folder
     ct_text aside = { 0 };
     ct_status status = CT_OK;
 
-    ct_text_add(&aside, "%s.old.%d", folder, (int)getpid());
+    ct_path_add_own(&aside, folder, "old");
     if (aside.failed) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", s->who);
     if ((rename(folder, aside.text) != 0) && (errno != ENOENT)) {
         status = CT_FAIL(CT_ERR_IO, "%s: --stage: cannot replace %s: %s", s->who, folder,
@@ -274,7 +274,7 @@ static ct_status make_copy(const set *s, const char *stage, const char *folder)
     ct_status status;
 
     CT_TRY(check_space(s, stage));
-    ct_text_add(&temporary, "%s.tmp.%d", folder, (int)getpid());
+    ct_path_add_own(&temporary, folder, "tmp");
     if (temporary.failed) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", s->who);
     CT_INFO("%s: copying %s to %s: %d files, %.1f MiB", s->who, s->source, folder, s->n,
             s->bytes / (1 << 20));

@@ -162,7 +162,7 @@ ct_status ct_token_writer_open(const char *path, int width, ct_token_writer **w_
         return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
     }
     w->width = width;
-    ct_text_add(&w->temporary, "%s.tmp.%d", path, (int)getpid());
+    ct_path_add_own(&w->temporary, path, "tmp");
     if (!w->temporary.failed) w->f = ct_file_create_stream(w->temporary.text);
     if (w->f == NULL) {
         w->error = w->temporary.failed ? ENOMEM : errno;

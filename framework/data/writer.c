@@ -78,7 +78,7 @@ ct_status ct_writer_open_with(const ct_writer_ops *ops, const struct ct_shards *
     CT_TRY(ct_path_check_free(path, force));
     w = calloc(1, sizeof(*w));
     if (w == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
-    ct_text_add(&temporary, "%s.tmp.%d", path, (int)getpid());
+    ct_path_add_own(&temporary, path, "tmp");
     w->ops = ops;
     w->path = strdup(path);
     w->temporary = temporary.text;
@@ -151,7 +151,7 @@ static ct_status move_in(ct_writer *w)
     ct_status status = CT_OK;
     int why;
 
-    ct_text_add(&aside, "%s.old.%d", w->path, (int)getpid());
+    ct_path_add_own(&aside, w->path, "old");
     if (aside.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to rename %s", w->path);
     if (old && (rename(w->path, aside.text) != 0)) {
         status = CT_FAIL(CT_ERR_IO, "cannot rename %s: %s", w->path, strerror(errno));

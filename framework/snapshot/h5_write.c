@@ -335,7 +335,7 @@ static ct_status finish(ct_h5_writer *w, const char *path)
     int64_t size;
     ct_status status;
 
-    ct_text_add(&part, "%s.part.%d", path, (int)getpid());
+    ct_path_add_own(&part, path, "part");
     if (part.failed) {
         ct_text_destroy(&part);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");

@@ -290,7 +290,7 @@ static void test_temporary_names(void **state)
 {
     uint8_t pixel[12] = { 0 };
     ct_record r = { .key = "0", .values = pixel, .n = 12, .channels = 3, .height = 2, .width = 2 };
-    char h5[64], lmdb[64], text[64];
+    ct_text h5 = { 0 }, lmdb = { 0 }, text = { 0 };
     test_folder f;
     ct_writer *w = NULL;
     uint8_t *kept;
@@ -298,14 +298,14 @@ static void test_temporary_names(void **state)
 
     (void)state;
     test_folder_make(&f);
-    snprintf(h5, sizeof(h5), "w.h5.tmp.%d", (int)getpid());
-    snprintf(lmdb, sizeof(lmdb), "w_lmdb.tmp.%d", (int)getpid());
-    snprintf(text, sizeof(text), "t.tmp.%d", (int)getpid());
+    ct_path_add_own(&h5, "w.h5", "tmp");
+    ct_path_add_own(&lmdb, "w_lmdb", "tmp");
+    ct_path_add_own(&text, "t", "tmp");
     assert_int_equal(mkdir(test_path(&f, "folder"), 0700), 0);
     test_file_text(test_path(&f, "folder/victim"), "untouched");
-    assert_int_equal(symlink(test_path(&f, "folder/victim"), test_path(&f, h5)), 0);
-    assert_int_equal(symlink(test_path(&f, "folder/victim"), test_path(&f, text)), 0);
-    assert_int_equal(symlink(test_path(&f, "folder"), test_path(&f, lmdb)), 0);
+    assert_int_equal(symlink(test_path(&f, "folder/victim"), test_path(&f, h5.text)), 0);
+    assert_int_equal(symlink(test_path(&f, "folder/victim"), test_path(&f, text.text)), 0);
+    assert_int_equal(symlink(test_path(&f, "folder"), test_path(&f, lmdb.text)), 0);
 
     assert_int_equal(ct_file_write(test_path(&f, "t"), "new", 3), CT_OK);
     assert_int_equal(ct_writer_open("hdf5", test_path(&f, "w.h5"), 1, false, &w), CT_OK);
@@ -321,6 +321,9 @@ static void test_temporary_names(void **state)
     free(kept);
     unlink(test_path(&f, "folder/victim"));
     rmdir(test_path(&f, "folder"));
+    ct_text_destroy(&h5);
+    ct_text_destroy(&lmdb);
+    ct_text_destroy(&text);
     test_folder_remove(&f);
 }
 
