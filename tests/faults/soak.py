@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains for hours with a fault every so many seconds, goes on after each, and compares all losses with those of a run without faults.
 
-Usage: tests/faults/soak.py RESULTS [--ranks=2] [--seconds=3600] [--every=60] [--seed=1]
+Usage: tests/faults/soak.py RESULTS [--ranks=2] [--seconds=3600] [--every=60] [--seed=1] [--usual=PATH]
        tests/faults/soak.py RESULTS --table
 
 A piece is a training that begins from the newest set (--snapshot=auto), with a set every SNAPSHOT iterations, until a fault ends it. The
@@ -14,9 +14,10 @@ seed of the piece draws the fault, its moment (from half of --every to one and a
 Right is a piece that ends with such a code, whose losses have, iteration by iteration, the digits of the run without faults; and that
 loses no more than what came behind the newest set. A row of the class growth is a piece of at least GROWTH_S seconds: what a rank has
 resident at its end, less what it had after a quarter, may be at most GROWTH_KIB. The run without faults is made first, for as many iterations
-as pieces reach, and its losses are kept in RESULTS.losses. --seconds is the time of pieces of this call; a later call goes on where
-RESULTS ends, with the sets in RESULTS.job.
+as pieces reach, and its losses are kept in RESULTS.losses. Several soaks with as many ranks, side by side, may share it: PATH.losses.
+--seconds is the time of pieces of this call; a later call goes on where RESULTS ends, with the sets in RESULTS.job.
 """
+import fcntl
 import os
 import random
 import re
@@ -56,7 +57,8 @@ class Soak:
             with open(os.path.join(self.folder, "net.prototxt"), "w", encoding="utf-8") as f:
                 f.write(job.NET.replace("../data", "data").replace("batch_size: 12", f"batch_size: {BATCH}"))
             os.mkdir(os.path.join(self.folder, "sets"))
-        self.reached = self.usual_end = 0
+        self.usual_path = os.path.abspath(options.get("usual", results.path))
+        self.reached = 0
         self.usual = {}
 
     def start(self, iterations, name, **faults):
@@ -162,11 +164,16 @@ class Soak:
 
     def make_usual(self, iterations):
         """The losses of the run without faults, up to this iteration. It goes on from its own last set, by itself."""
-        if iterations <= self.usual_end:
+        if iterations <= max(self.usual, default=0):
             return
-        self.read_usual()
-        path, end = self.results.path + ".losses", (iterations // USUAL + 1) * USUAL
-        folder = self.results.path + ".usual"
+        with open(self.usual_path + ".lock", "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.read_usual()
+            if iterations > max(self.usual, default=0):
+                self.run_usual((iterations // USUAL + 1) * USUAL)
+
+    def run_usual(self, end):
+        folder = self.usual_path + ".usual"
         if not os.path.isdir(folder):
             shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("s_*", "s.*", "log", "rank.*"))
         for name in os.listdir(os.path.join(folder, "sets")):  # whose losses a run that was broken off has not kept
@@ -178,13 +185,12 @@ class Soak:
         code, out = job.run(job.launch(self.ranks, [job.CORTADO, "train", "--solver=usual.prototxt", "--snapshot=auto"]), folder, 3600)
         if code != 0:
             sys.exit(f"the run without faults: exit code {code}: {out[-2000:]}")
-        with open(path, "a", encoding="utf-8") as f:
+        with open(self.usual_path + ".losses", "a", encoding="utf-8") as f:
             f.writelines(f"{i} {loss}\n" for i, loss in losses(out).items())
         self.read_usual()
-        self.usual_end = end
 
     def read_usual(self):
-        path = self.results.path + ".losses"
+        path = self.usual_path + ".losses"
         if os.path.exists(path):
             with open(path, encoding="utf-8") as f:
                 self.usual = {int(i): loss for i, loss in (line.split() for line in f)}
@@ -200,4 +206,4 @@ def try_all(results, options, folder):
 
 
 if __name__ == "__main__":
-    job.main(sys.argv[1:], __doc__, {"ranks", "seconds", "every", "seed"}, try_all)
+    job.main(sys.argv[1:], __doc__, {"ranks", "seconds", "every", "seed", "usual"}, try_all)
