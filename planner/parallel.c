@@ -119,6 +119,21 @@ static ct_status check_ranks(const ct_parallel *p)
     return status;
 }
 
+/* Behind check_ranks(): each rank is in one stage. */
+static ct_status list_places(ct_parallel *p)
+{
+    p->place = calloc((size_t)p->n_rank, sizeof(*p->place));
+    if (p->place == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", p->n_rank);
+    for (int s = 0; s < p->n_stage; s++) {
+        const ct_parallel_stage *g = &p->stage[s];
+
+        for (int i = 0; i < g->n_rank; i++)
+            p->place[g->rank[i]] =
+                (ct_parallel_place){ .stage = s, .replica = i / g->tensor, .part = i % g->tensor };
+    }
+    return CT_OK;
+}
+
 /* ---- stages */
 
 static ct_status check_shares(const ct_parallel *p, int s)
@@ -243,6 +258,7 @@ static ct_status read_file(ct_parallel *p)
     p->n_stage = (int)n;
     for (int s = 0; s < p->n_stage; s++) CT_TRY(read_stage(p, s));
     CT_TRY(check_ranks(p));
+    CT_TRY(list_places(p));
     for (int s = 0; s < p->n_stage; s++) CT_TRY(deal(p, s));
     return list_segments(p);
 }
@@ -300,6 +316,7 @@ void ct_parallel_destroy(ct_parallel *p)
         free(p->stage[s].again);
     }
     free(p->stage);
+    free(p->place);
     free(p->again);
     free(p->layer);
     if (m->message != NULL) protobuf_c_message_free_unpacked(m->message, NULL);
@@ -477,15 +494,6 @@ ct_status ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net)
 
 ct_parallel_place ct_parallel_place_of(const ct_parallel *p, int rank)
 {
-    for (int s = 0; s < p->n_stage; s++) {
-        const ct_parallel_stage *g = &p->stage[s];
-
-        for (int i = 0; i < g->n_rank; i++) {
-            if (g->rank[i] == rank)
-                return (ct_parallel_place){ .stage = s,
-                                            .replica = i / g->tensor,
-                                            .part = i % g->tensor };
-        }
-    }
-    return (ct_parallel_place){ -1, -1, -1 };
+    if ((rank < 0) || (rank >= p->n_rank)) return (ct_parallel_place){ -1, -1, -1 };
+    return p->place[rank];
 }

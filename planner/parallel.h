@@ -51,9 +51,15 @@ typedef struct ct_parallel_stage {
     const Ct__ParallelStageParameter *param;
 } ct_parallel_stage;
 
+/* Where a rank stands: its stage, its replica there, and its place in the replica. */
+typedef struct ct_parallel_place {
+    int stage, replica, part;
+} ct_parallel_place;
+
 typedef struct ct_parallel {
     const char *file; /* its name, for messages */
     int n_rank;
+    ct_parallel_place *place; /* [n_rank] */
     int64_t global_batch, micro_batches;
     int64_t micro_batch; /* samples of one, of all replicas: global_batch / micro_batches */
     int n_stage;
@@ -92,10 +98,7 @@ ct_status ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net);
 /** The same for any batch, of nets that are made for TRAIN alone: no layer becomes two. */
 void ct_parallel_set_dummy_batch(Ct__NetParameter *net, int64_t batch);
 
-/** Where a rank stands: its stage, its replica there, and its place in the replica. */
-typedef struct ct_parallel_place {
-    int stage, replica, part;
-} ct_parallel_place;
+/** -1 for each of a rank that the file does not have. */
 ct_parallel_place ct_parallel_place_of(const ct_parallel *p, int rank);
 
 /** CT_ERR_CONFIG with FILE:LINE of the field (NULL: of the message) in front, for files of
