@@ -1,5 +1,5 @@
-/* Whose weights checksum_interval compares: a divided net's ranks share some with one group, some
- * with another, and have some alone. */
+/* Whose weights a run begins with, and whose checksum_interval compares: a divided net's ranks
+ * share some with one group, some with another, and have some alone. */
 #include "tests/test.h"
 #include "tests/solver_harness.h"
 
@@ -103,10 +103,71 @@ static void each_is_compared_with_its_own(void **state)
     }
 }
 
+/* ---- what a run begins with */
+
+typedef struct beginning {
+    int tied;    /* that many parameters are the first and the last stage's */
+    bool copies; /* as to a device, whose memory the ranks do not look at */
+    bool alone;  /* no other rank has the other parameters */
+} beginning;
+
+static ct_status begin(thread_rank *r)
+{
+    const beginning *b = r->out;
+    const check c = { .tied = b->tied, .of = TIED | (b->alone ? 0 : STAGE | DATA) };
+    ct_device other = *ct_device_cpu();
+    test_solver t;
+    ct_status status = test_solver_create(text, r, NULL, NULL, &t);
+
+    other.kind = CT_DEVICE_CUDA;
+    if (status == CT_OK) {
+        ct_solver *s = t.solver;
+        const ct_exchange own = s->exchange;
+        const ct_device *dev = s->dev;
+
+        place(s, &c);
+        if (b->copies) s->dev = &other;
+        for (int64_t e = 0; e < s->net->weight_count; e++)
+            s->net->weight_arena[e] = (float)(10 * r->rank) + (float)e;
+        status = ct_solver_broadcast_weights(s);
+        s->exchange = own;
+        s->dev = dev;
+        for (int i = 0; (i < N_PARAM) && (status == CT_OK); i++) {
+            const ct_param *p = &s->net->param[i];
+            int from = (b->alone && !p->tied) ? r->rank : 0;
+
+            for (int64_t e = 0; e < p->count; e++)
+                if (ct_blob_data(&p->blob)[e] != (float)(10 * from) + (float)(p->offset + e))
+                    status = CT_FAIL(CT_ERR_DATA, "a weight of %s is another's", p->key);
+        }
+    }
+    test_solver_destroy(&t);
+    return status;
+}
+
+static void a_run_begins_with_those_of_the_first(void **state)
+{
+    static const beginning all[] = {
+        { 0, false, false }, { 0, true, false }, { 0, false, true }, { 0, true, true },
+        { 2, false, false }, { 2, false, true }, { 5, false, true }, { 2, true, true },
+    };
+
+    (void)state;
+    for (int i = 0; i < 2 * 8; i++) {
+        thread_ranks job = { .n = 2 + i / 8, .run = begin };
+        thread_rank rank[3];
+
+        for (int k = 0; k < job.n; k++) rank[k].out = (void *)(uintptr_t)&all[i % 8];
+        if (thread_ranks_run(&job, rank) != CT_OK) fail_msg("%d: %s", i, test_log_all());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_is_compared_with_its_own, test_solver_setup,
+                                        test_solver_teardown),
+        cmocka_unit_test_setup_teardown(a_run_begins_with_those_of_the_first, test_solver_setup,
                                         test_solver_teardown),
     };
 

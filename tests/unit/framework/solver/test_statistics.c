@@ -18,12 +18,19 @@ static const char text[] =
 
 static const int64_t samples[] = { 4, 3, 3 }; /* of a rank */
 
+typedef struct averaged {
+    bool copies; /* as from a device, whose memory the ranks do not look at */
+    double mean;
+} averaged;
+
 static ct_status average(thread_rank *r)
 {
     test_solver t;
     ct_status status = test_solver_create(text, r, NULL, NULL, &t);
-    double *mean = r->out;
+    double *mean = &((averaged *)r->out)->mean;
+    ct_device other = *ct_device_cpu();
 
+    other.kind = CT_DEVICE_CUDA;
     if (status == CT_OK) {
         const ct_net *net = ct_solver_net(t.solver);
         float *first = NULL;
@@ -38,6 +45,7 @@ static ct_status average(thread_rank *r)
                 ct_blob_data(&p->blob)[e] = (float)((r->rank + 1) * (r->rank + 1));
             if (p->kind == CT_WEIGHT_STATISTIC) first = ct_blob_data(&p->blob);
         }
+        if (((const averaged *)r->out)->copies) t.solver->dev = &other;
         if (status == CT_OK) status = ct_solver_average_statistics(t.solver);
         if (first != NULL) *mean = (double)first[0];
     }
@@ -52,14 +60,18 @@ static void mean_is_of_samples(void **state)
     static const double want[] = { 16.0 / 7.0, 4.3 };
 
     (void)state;
-    for (int n = 2; n <= 3; n++) {
+    for (int i = 0; i < 4; i++) {
+        int n = 2 + i / 2;
         thread_ranks job = { .n = n, .run = average };
         thread_rank rank[3];
-        double mean[3] = { 0 };
+        averaged got[3] = { 0 };
 
-        for (int r = 0; r < n; r++) rank[r] = (thread_rank){ .out = &mean[r] };
+        for (int r = 0; r < n; r++) {
+            got[r].copies = (i % 2 == 1);
+            rank[r] = (thread_rank){ .out = &got[r] };
+        }
         assert_int_equal(thread_ranks_run(&job, rank), CT_OK);
-        for (int r = 0; r < n; r++) assert_true(fabs(mean[r] - want[n - 2]) <= 8 * 8 * 0x1p-24);
+        for (int r = 0; r < n; r++) assert_true(fabs(got[r].mean - want[n - 2]) <= 8 * 8 * 0x1p-24);
     }
 }
 
