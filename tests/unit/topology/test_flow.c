@@ -75,6 +75,9 @@ static void test_pair_and_uplinks(void **state)
     for (int r = 0; r < 4; ++r) add(f, r + 4, r, 16); /* the receiving side counts as well */
     add(f, 4, 0, 16);
     expect(f, 4, 5);
+    t->machine.level[TOP].bandwidth = 4; /* less than the uplinks: of one message */
+    add(f, 0, 4, 16);
+    expect(f, 4, 4);
     add(f, 2, 0, 16);
     add(f, 6, 4, 16);
     assert_true(ct_flow_met(f, SWITCH) == 32);

@@ -75,6 +75,7 @@ static void test_names(void **state)
     assert_int_equal(m->level[3].size, 2);
     assert_int_equal(ct_names_find(m->names, "n5"), 3);
     assert_int_equal(ct_names_find(m->names, "n5.site.org"), 3);
+    assert_int_equal(ct_names_find(m->names, "n1.site.org"), 0);
     assert_int_equal(ct_names_find(m->names, "n"), -1);
     assert_int_equal(ct_names_find(m->names, "n51"), -1);
     assert_string_equal(m->names->sw[ct_names_above(m->names, 4, 1)].name, "s1");

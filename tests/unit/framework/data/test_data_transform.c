@@ -455,6 +455,12 @@ static void test_refusals(void **state)
     p.pad = 4; /* 15 x 17 with its border */
     refuse_shape(&p, &in, CT_ERR_DATA, "the sample is 7 x 9, pad 4, crop_size 16");
     p.crop_size = 0;
+    p.has_crop_h = p.has_crop_w = true;
+    p.crop_h = 16;
+    p.crop_w = 15;
+    refuse_shape(&p, &in, CT_ERR_DATA, "the sample is 7 x 9, pad 4, crop_h 16, crop_w 15");
+    p.has_crop_h = p.has_crop_w = false;
+    p.crop_h = p.crop_w = 0;
     refuse(&p, CT_ERR_CONFIG, "net:3: transform_param.pad 4 without crop_size");
     p.pad = 0;
     p.force_color = p.force_gray = true;
