@@ -36,7 +36,7 @@ static bool reserve(ct_text *t, size_t more)
 void ct_text_add_bytes(ct_text *t, const char *bytes, size_t n)
 {
     if (!reserve(t, n)) return;
-    memcpy(t->text + t->length, bytes, n);
+    if (n > 0) memcpy(t->text + t->length, bytes, n);
     t->length += n;
     t->text[t->length] = '\0';
 }

@@ -329,19 +329,35 @@ static char *make_header(const ct_safetensors_source *from)
     return text;
 }
 
+/* What is written can be read again. */
+static ct_status check_names(const char *path, const ct_safetensors_source *from)
+{
+    for (int k = 0; k < from->n; k++)
+        if (!ct_tensor_name_is_plain(from->entry[k].name))
+            return CT_FAIL(CT_ERR_DATA,
+                           "%s: a tensor cannot be called \"%.100s\" there: a name has 1 to 512 "
+                           "bytes, and no control characters",
+                           path, from->entry[k].name);
+    return CT_OK;
+}
+
 ct_status ct_safetensors_write(const char *path, const ct_safetensors_source *from,
                                uint64_t *hash_p, int64_t *size_p)
 {
     static const char blanks[LENGTH] = "        ";
-    char *text = make_header(from);
-    size_t n = (text != NULL) ? strlen(text) : 0, fill = (LENGTH - n % LENGTH) % LENGTH;
     uint8_t length[LENGTH];
     ct_status status = CT_OK;
     ct_disk_file d;
+    size_t n, fill;
+    char *text;
 
+    CT_TRY(check_names(path, from));
+    text = make_header(from);
     if (text == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "%s: no memory for the header, or a name that is no UTF-8",
                        path);
+    n = strlen(text);
+    fill = (LENGTH - n % LENGTH) % LENGTH;
     for (int i = 0; i < LENGTH; i++) length[i] = (uint8_t)((n + fill) >> (8 * i));
     ct_disk_open(&d, path, 0);
     ct_disk_add(&d, length, LENGTH);

@@ -552,14 +552,38 @@ static void test_not_whole(void **state)
     ct_model_close(m);
 }
 
+/* What could not be read again is not written. */
+static void test_names_that_are_refused(void **state)
+{
+    builder b = { 0 };
+    ct_model *m = NULL;
+
+    (void)state;
+    add(&b, "ip/0", 5, 4, 0);
+    finish(&b, at("part.safetensors"));
+    assert_int_equal(ct_model_open(at("part.safetensors"), &m), CT_OK);
+    assert_int_equal(ct_model_save(m, at("again.safetensors")), CT_OK);
+    m->layer[0].name[1] = '\003';
+    assert_int_equal(ct_model_save(m, at("again.safetensors")), CT_ERR_DATA);
+    test_log_holds("a tensor cannot be called \"i");
+    ct_model_close(m);
+}
+
 int main(void)
 {
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_forged),       TEST(test_odd_shapes),      TEST(test_damaged),
-        TEST(test_names_in_net), TEST(test_head_of_its_own), TEST(test_parts),
-        TEST(test_old_names),    TEST(test_not_whole),       TEST(test_types_left_out),
+        TEST(test_forged),
+        TEST(test_odd_shapes),
+        TEST(test_damaged),
+        TEST(test_names_in_net),
+        TEST(test_head_of_its_own),
+        TEST(test_parts),
+        TEST(test_old_names),
+        TEST(test_not_whole),
+        TEST(test_types_left_out),
         TEST(test_shards),
+        TEST(test_names_that_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
