@@ -13,7 +13,8 @@ seed of the piece draws the fault, its moment (from half of --every to one and a
  * disk: a call on the sets fails: no space, an I/O error. 3, or the job goes on (a line of its log); then a kill ends the piece.
 Right is a piece that ends with such a code, whose losses have, iteration by iteration, the digits of the run without faults; and that
 loses no more than what came behind the newest set. A row of the class growth is a piece of at least GROWTH_S seconds: what a rank has
-resident at its end, less what it had after a quarter, may be at most GROWTH_KIB. The run without faults is made first, for as many iterations
+resident at its end, less what it had after a quarter, may be at most GROWTH_KIB; but for a piece that begins without a set, and so
+makes its first sets and removes its first one. The run without faults is made first, for as many iterations
 as pieces reach, and its losses are kept in RESULTS.losses. Several soaks with as many ranks, side by side, may share it: PATH.losses.
 --seconds is the time of pieces of this call; a later call goes on where RESULTS ends, with the sets in RESULTS.job.
 """
@@ -126,7 +127,7 @@ class Soak:
         found = losses(log)
         self.results.add(f"piece: {what}", f"{self.ranks} ranks, seed {self.seed}, piece {k}", WANTED[what], code, wrong,
                          f"iterations {begun} to {max(found, default=begun)} in {took:.0f} s, rank {rank}")
-        if len(resident) == 2 and None not in resident and took >= GROWTH_S and not ended_by_disk:
+        if begun and len(resident) == 2 and None not in resident and took >= GROWTH_S and not ended_by_disk:
             more = max(b - a for a, b in zip(*resident))
             self.results.add("growth", f"{self.ranks} ranks, seed {self.seed}, piece {k}", [0], 0,
                              "" if more <= GROWTH_KIB else f"{more} KiB in {0.75 * took:.0f} s", f"{more} KiB")
