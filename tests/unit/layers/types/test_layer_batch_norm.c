@@ -256,6 +256,23 @@ static void test_first_step(void **state)
     test_layer_destroy(t);
 }
 
+/* One value is its own mean, and has no variance, biased or not. */
+static void test_one_value(void **state)
+{
+    test_layer *t = make(NULL, TEST_SHAPE(1, 2, 1), CT_TRAIN, false);
+
+    (void)state;
+    t->input[0][0] = 3;
+    t->input[0][1] = -5;
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    for (int c = 0; c < 2; c++) {
+        assert_true(t->weight_after[0][c] == t->input[0][c]);
+        assert_true(t->weight_after[1][c] == 0);
+        assert_true(t->top[0][c] == 0);
+    }
+    test_layer_destroy(t);
+}
+
 /* With stats_batch_size each part of the batch is what a layer of its own makes of it, and the
  * statistics are those of as many steps. */
 static void check_parts(bool in_place)
@@ -351,7 +368,7 @@ int main(void)
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_in_place),  cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_untrained), cmocka_unit_test(test_declares),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_one_value),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
