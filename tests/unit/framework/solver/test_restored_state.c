@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/solver/solver_private.h"
@@ -150,6 +151,81 @@ static void set_of_another_prefix(void **state)
     }
 }
 
+static ino_t file_number(const char *path)
+{
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+}
+
+/* … and what is there already is not written anew: a file that takes its place is another one. */
+static void own_set_stays(void **state)
+{
+    char file[512];
+    ino_t before;
+    test_solver t;
+
+    (void)state;
+    snprintf(file, sizeof(file), "%s/s_iter_100.solverstate.h5", test_solver_dir());
+    make("s", 5, &t);
+    assert_int_equal(ct_solver_steps(t.solver, 100), CT_OK);
+    assert_int_equal(ct_solver_save(t.solver), CT_OK);
+    test_solver_destroy(&t);
+    before = file_number(file);
+    make("s", 5, &t);
+    assert_int_equal(ct_solver_restore(t.solver, file), CT_OK);
+    assert_int_equal(ct_solver_run(t.solver), CT_OK);
+    test_solver_destroy(&t);
+    assert_true(file_number(file) == before);
+}
+
+/* Each rank has its share of the losses; a set has their sums, which rank 0 takes up. */
+static ct_status losses_of_ranks(thread_rank *rank)
+{
+    const int *steps = rank->out;
+    test_solver before = { .param = NULL }, after = { .param = NULL };
+    ct_status status = create("s", 5, rank, &before);
+    double sum[5] = { 0 };
+
+    if (status == CT_OK) status = ct_solver_steps(before.solver, *steps);
+    if (status == CT_OK) status = ct_solver_save(before.solver);
+    if (status == CT_OK) {
+        memcpy(sum, before.solver->loss_window, sizeof(sum));
+        status = ct_group_sum(&before.solver->exchange.job, sum, 5);
+    }
+    test_solver_destroy(&before);
+    CT_TRY(status);
+    status = create("s", 5, rank, &after);
+    if (status == CT_OK) status = ct_solver_restore(after.solver, "auto");
+    for (int i = 0; (status == CT_OK) && (i < 5); i++) {
+        double want = (rank->rank == 0) ? sum[i] : 0.0;
+
+        if ((after.solver->n_loss != ((*steps < 5) ? *steps : 5)) ||
+            (after.solver->loss_window[i] != want) || ((i < *steps) && (sum[i] == 0.0)))
+            status = CT_FAIL(CT_ERR_DATA, "loss %d is %g, not %g", i, after.solver->loss_window[i],
+                             want);
+    }
+    test_solver_destroy(&after);
+    return status;
+}
+
+static void losses_are_those_of_all_ranks(void **state)
+{
+    static const int steps[] = { 1, 3, 7 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        thread_ranks job = { .n = 2 + i % 2, .run = losses_of_ranks };
+        thread_rank rank[3];
+
+        for (int k = 0; k < job.n; k++) rank[k].out = (void *)(uintptr_t)&steps[i];
+        if (thread_ranks_run(&job, rank) != CT_OK) fail_msg("%s", test_log_all());
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
+    }
+}
+
 /* A file stands where the folder of sets was, and rank 0 alone looks. */
 static ct_status restore_from_nowhere(thread_rank *rank)
 {
@@ -218,8 +294,13 @@ static void weights_by_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(state_comes_back),           TEST(another_window),  TEST(set_of_another_prefix),
-        TEST(folder_that_cannot_be_read), TEST(weights_by_list),
+        TEST(state_comes_back),
+        TEST(another_window),
+        TEST(set_of_another_prefix),
+        TEST(own_set_stays),
+        TEST(losses_are_those_of_all_ranks),
+        TEST(folder_that_cannot_be_read),
+        TEST(weights_by_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
