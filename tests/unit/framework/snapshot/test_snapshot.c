@@ -957,6 +957,24 @@ static void test_residuals_without_a_place(void **state)
                    "that moves them, of 2 it goes with the next gradient");
 }
 
+/* A file that does not get its name is an error, and its temporary one goes. */
+static void test_commit_fails(void **state)
+{
+    FILE *f = fopen(at("file.tmp"), "w");
+
+    (void)state;
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(mkdir(at("folder"), 0777), 0);
+    assert_int_equal(ct_file_commit(at("file.tmp"), at("folder")), CT_ERR_IO);
+    test_log_holds("folder: Is a directory");
+    assert_false(exists("file.tmp"));
+    assert_int_equal(ct_file_commit(at("file.tmp"), at("file")), CT_ERR_IO);
+    test_log_holds("file: No such file or directory");
+    assert_false(exists("file"));
+    assert_int_equal(rmdir(at("folder")), 0);
+}
+
 /* Who cannot look does not know that there is nothing; what would go stays. */
 static void test_folder_that_cannot_be_read(void **state)
 {
@@ -1009,6 +1027,7 @@ int main(void)
         TEST(test_weights_binary),
         TEST(test_residuals),
         TEST(test_residuals_without_a_place),
+        TEST(test_commit_fails),
         TEST(test_folder_that_cannot_be_read),
     };
 
