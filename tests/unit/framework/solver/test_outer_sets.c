@@ -67,6 +67,16 @@ static void close_across(void *ctx)
     (void)ctx;
 }
 
+/* All groups begin where the net does. */
+static bool begins_with_net(const local *l)
+{
+    const ct_outer *o = l->solver->outer;
+    size_t bytes = (size_t)o->part.grad_count * sizeof(float);
+
+    return (memcmp(o->weights, l->net->weight_arena, bytes) == 0) &&
+           ((o->start == NULL) || (memcmp(o->start, l->net->weight_arena, bytes) == 0));
+}
+
 static ct_status open_local(thread_rank *rank, int delay, local *l)
 {
     char text[2048];
@@ -89,6 +99,8 @@ static ct_status open_local(thread_rank *rank, int delay, local *l)
     o.param = l->param;
     CT_TRY(ct_solver_create(&o, &l->solver));
     if (l->net->grad_count > MOST_WEIGHTS) return CT_FAIL(CT_ERR_ARG, "a net that is too large");
+    if (!begins_with_net(l))
+        return CT_FAIL(CT_ERR_DATA, "it does not begin with the net's weights");
     return l->view ? CT_OK : CT_FAIL(CT_ERR_DATA, "a part that is not the net's");
 }
 
