@@ -9,8 +9,8 @@ behind | run for mistakes that the others do not find, and not with --quick: a r
 --each mistakes are drawn by the seed: an operator, a bound, a constant, a condition, a statement left out. Each is built and
 tested in FOLDER, a clone of this checkout's HEAD (build/mutate), never here. A mistake is `found` where a test fails or goes on
 for longer than ten times what it takes without and 20 s; `not built` ones are no mistakes and are not counted; others `survive`.
-RESULTS has a JSON line for each; those that stand there are not made again, but what survived is with --again; the last one
-counts. Survivors that change nothing a program can see are told of in tests/mutate/explained.txt: path, the line, the mistake,
+RESULTS has a JSON line for each; those that stand there are not made again. --again draws none, and makes those once more that
+survived, as far as their lines are still there; the last one counts. Survivors that change nothing a program can see are told of in tests/mutate/explained.txt: path, the line, the mistake,
 why; separated by tabs. --table prints counts by source and every survivor that nobody explained. Exits with 1 where there is one.
 """
 import collections
@@ -137,12 +137,22 @@ def time_of(tree, path, tests):
     return seconds
 
 
-def try_source(tree, path, groups, drawn, done, results):
+def draw(path, text, rows, given, n_group):
+    """What is to be made of a source. Its own draw: another source, or more of them, changes nothing here."""
+    lines, made = text.split("\n"), {(r["path"], r["line"], r["what"]): r for r in rows}
+    named = [((path, lines[p[0]].strip(), p[2]), p) for p in places(text)]
+    if "again" in given:
+        return [p for key, p in named if key in made and made[key]["result"] == "survives"]
+    random.Random(f"{given.get('seed', '1')} {path}").shuffle(named)
+    done = {key for key, r in made.items() if r["result"] != "survives" or r["groups"] >= n_group}
+    return [p for key, p in named[:int(given.get("each", 5))] if key not in done]
+
+
+def try_source(tree, path, groups, todo, results):
     name = os.path.join(tree, path)
     with open(name, encoding="utf-8") as f:
         text = f.read()
     lines = text.split("\n")
-    todo = [d for d in drawn if (path, lines[d[0]].strip(), d[2]) not in done]
     if not todo:
         return
     if not build(tree):
@@ -207,13 +217,10 @@ def main(argv):
     for path, groups in read_list():
         if given.get("only", "") not in path:
             continue
-        with open(os.path.join(tree, path), encoding="utf-8") as f:
-            all_places = list(places(f.read()))
         groups = [tests for tests in (groups[:1] if "quick" in given else groups) if tests]
-        done = {(r["path"], r["line"], r["what"]) for r in rows if r["result"] != "survives" or ("again" not in given and r["groups"] >= len(groups))}
-        # a source's own draw: another source, or more of them, changes nothing here
-        random.Random(f"{given.get('seed', '1')} {path}").shuffle(all_places)
-        try_source(tree, path, groups, all_places[:int(given.get("each", 5))], done, words[0])
+        with open(os.path.join(tree, path), encoding="utf-8") as f:
+            todo = draw(path, f.read(), rows, given, len(groups))
+        try_source(tree, path, groups, todo, words[0])
 
 
 if __name__ == "__main__":
