@@ -9,9 +9,10 @@ behind | run for mistakes that the others do not find, and not with --quick: a r
 --each mistakes are drawn by the seed: an operator, a bound, a constant, a condition, a statement left out. Each is built and
 tested in FOLDER, a clone of this checkout's HEAD (build/mutate), never here. A mistake is `found` where a test fails or goes on
 for longer than ten times what it takes without and 20 s; `not built` ones are no mistakes and are not counted; others `survive`.
-RESULTS has a JSON line for each; those that stand there are not made again. --again draws none, and makes those once more that
-survived, as far as their lines are still there; the last one counts. Survivors that change nothing a program can see are told of in tests/mutate/explained.txt: path, the line, the mistake,
-why; separated by tabs. --table prints counts by source and every survivor that nobody explained. Exits with 1 where there is one.
+RESULTS has a JSON line for each; those that stand there are not made again. Survivors that change nothing a program can see are
+told of in tests/mutate/explained.txt: path, the line, the mistake, why; separated by tabs. --again draws none, and makes those once
+more that survived and that nobody explained, as far as their lines are still there; the last one counts. --table prints counts by
+source and every survivor that nobody explained. Exits with 1 where there is one.
 """
 import collections
 import json
@@ -142,7 +143,8 @@ def draw(path, text, rows, given, n_group):
     lines, made = text.split("\n"), {(r["path"], r["line"], r["what"]): r for r in rows}
     named = [((path, lines[p[0]].strip(), p[2]), p) for p in places(text)]
     if "again" in given:
-        return [p for key, p in named if key in made and made[key]["result"] == "survives"]
+        explained = read_explained()
+        return [p for key, p in named if key in made and made[key]["result"] == "survives" and key not in explained]
     random.Random(f"{given.get('seed', '1')} {path}").shuffle(named)
     done = {key for key, r in made.items() if r["result"] != "survives" or r["groups"] >= n_group}
     return [p for key, p in named[:int(given.get("each", 5))] if key not in done]
@@ -176,13 +178,13 @@ def try_source(tree, path, groups, todo, results):
         print(f"{result:9} {path}:{n + 1}: {what}: {lines[n].strip()}", flush=True)
 
 
-def table(rows):
-    explained = set()
+def read_explained():
     with open(os.path.join(HERE, "explained.txt"), encoding="utf-8") as f:
-        for line in f:
-            if line.strip() and not line.startswith("#"):
-                path, line_text, what, _ = line.rstrip("\n").split("\t")
-                explained.add((path, line_text, what))
+        return {tuple(line.rstrip("\n").split("\t")[:3]) for line in f if line.strip() and not line.startswith("#")}
+
+
+def table(rows):
+    explained = read_explained()
     count = collections.defaultdict(collections.Counter)
     open_ones = []
     for r in rows:
