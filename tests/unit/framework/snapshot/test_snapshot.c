@@ -369,6 +369,36 @@ static void test_damage(void **state)
     fixture_destroy(&f);
 }
 
+/* The best set that is whole, by the list beside the sets. */
+static void test_best_weights(void **state)
+{
+    char *file = NULL;
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    assert_int_equal(ct_snapshot_best_weights(prefix, &file), CT_OK);
+    assert_null(file);
+    write_set(&f, 4, 0);
+    write_set(&f, 8, 0);
+    f.state.best = (ct_best){
+        .metric = "loss", .n = 2, .set = { { 8, 0.25, true }, { 4, 0.5, true } }, .tested = 8
+    };
+    f.state.keep_best = 2;
+    assert_int_equal(ct_snapshot_list_best(prefix, &f.state, false, 0), CT_OK);
+    assert_int_equal(ct_snapshot_best_weights(prefix, &file), CT_OK);
+    assert_non_null(file);
+    assert_string_equal(file, at("s_iter_8.caffemodel.h5"));
+    free(file);
+    copy_file("s_iter_4.caffemodel.h5", "s_iter_8.caffemodel.h5", -1, 40);
+    assert_int_equal(ct_snapshot_best_weights(prefix, &file), CT_OK);
+    assert_non_null(file);
+    assert_string_equal(file, at("s_iter_4.caffemodel.h5"));
+    test_log_holds("snapshot skipped: ");
+    free(file);
+    fixture_destroy(&f);
+}
+
 /* A forged list of parts that names no weights, and there are none: none are found. */
 static void test_no_weights(void **state)
 {
@@ -1018,6 +1048,7 @@ int main(void)
         TEST(test_killed_writer),
         TEST(test_damage),
         TEST(test_wrong_files_and_nets),
+        TEST(test_best_weights),
         TEST(test_no_weights),
         TEST(test_forged_history),
         TEST(test_forged_ranks),
