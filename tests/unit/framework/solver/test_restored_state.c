@@ -108,6 +108,29 @@ static void state_comes_back(void **state)
     }
 }
 
+/* A set without a scale of the loss leaves that of the run, and the other way round. */
+static void scale_that_no_set_has(void **state)
+{
+    test_solver without, with, after;
+
+    (void)state;
+    assert_int_equal(create("s", 5, NULL, &without), CT_OK);
+    assert_int_equal(ct_solver_steps(without.solver, 3), CT_OK);
+    assert_int_equal(ct_solver_save(without.solver), CT_OK);
+    make("s", 5, &with);
+    assert_int_equal(ct_solver_restore(with.solver, "auto"), CT_OK);
+    assert_true(with.solver->step.loss_scale.scale == 65536.0f);
+    assert_int_equal(ct_solver_steps(with.solver, 1), CT_OK);
+    assert_int_equal(ct_solver_save(with.solver), CT_OK);
+    assert_int_equal(create("s", 5, NULL, &after), CT_OK);
+    assert_int_equal(ct_solver_restore(after.solver, "auto"), CT_OK);
+    assert_int_equal(after.solver->iteration, 4);
+    assert_true(after.solver->step.loss_scale.scale == without.solver->step.loss_scale.scale);
+    test_solver_destroy(&without);
+    test_solver_destroy(&with);
+    test_solver_destroy(&after);
+}
+
 /* Another average_loss has no use for a full window of the old one; one that is not full fits. */
 static void another_window(void **state)
 {
@@ -148,6 +171,100 @@ static void set_of_another_prefix(void **state)
         test_solver_destroy(&t);
         snprintf(file, sizeof(file), "%s/%s_iter_100.solverstate.h5", test_solver_dir(), prefix[i]);
         assert_int_equal(access(file, F_OK), 0);
+    }
+}
+
+/* What codecs hold of a parameter's momentum: behind a residual. */
+static bool momentum_of_rank(void *ctx, int param, int k, ct_sync_state *out)
+{
+    float *held = ctx;
+
+    if ((param != 0) || (k > 1)) return false;
+    *out = (ct_sync_state){ .name = (k == 0) ? CT_SYNC_RESIDUAL : "momentum",
+                            .data = held + 6 * k,
+                            .count = 6,
+                            .is_momentum = (k == 1) };
+    return true;
+}
+
+/* The solver's is their sum in a set, so that a run without codecs goes on from it. */
+static ct_status sum_momenta(thread_rank *rank)
+{
+    float held[12], sum[6];
+    test_solver t;
+    ct_status status = create("s", 5, rank, &t);
+
+    for (int i = 0; i < 12; i++) held[i] = (float)(i + (i + 1) * rank->rank);
+    if (status == CT_OK) status = ct_solver_steps(t.solver, 1);
+    if (status == CT_OK) {
+        const ct_param *p = &t.solver->net->param[0];
+
+        t.solver->exchange.states = (ct_sync_states){ .ctx = held, .get = momentum_of_rank };
+        status = (p->count == 6) ? ct_solver_save(t.solver) : CT_ERR_ARG;
+        if (status == CT_OK) status = ct_storage_get(&t.solver->step.history[0], p->offset, 6, sum);
+    }
+    for (int i = 0; (i < 6) && (status == CT_OK); i++) {
+        float want = 0;
+
+        for (int r = 0; r < rank->job->n; r++) want += (float)(i + 6 + (i + 7) * r);
+        if (sum[i] != want)
+            status = CT_FAIL(CT_ERR_DATA, "a momentum of %g, not %g", (double)sum[i], (double)want);
+    }
+    test_solver_destroy(&t);
+    return status;
+}
+
+static void momentum_is_the_sum_of_ranks(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n++) {
+        thread_ranks job = { .n = n, .run = sum_momenta };
+        thread_rank rank[3];
+
+        if (thread_ranks_run(&job, rank) != CT_OK) fail_msg("%s", test_log_all());
+    }
+}
+
+/* A run without codecs left a set: each rank gets its share of the momentum, and owes nothing. */
+static ct_status share_momentum(thread_rank *rank)
+{
+    float held[13], whole[6]; /* one more, which is nobody's */
+    test_solver before = { .param = NULL }, after = { .param = NULL };
+    ct_status status = create("s", 5, rank, &before);
+
+    if (status == CT_OK) status = ct_solver_steps(before.solver, 3);
+    if (status == CT_OK) status = ct_solver_save(before.solver);
+    test_solver_destroy(&before);
+    CT_TRY(status);
+    status = create("s", 5, rank, &after);
+    for (int i = 0; i < 13; i++) held[i] = 9.0f;
+    if (status == CT_OK) {
+        after.solver->exchange.states = (ct_sync_states){ .ctx = held, .get = momentum_of_rank };
+        status = ct_solver_restore(after.solver, "auto");
+    }
+    if (status == CT_OK)
+        status = ct_storage_get(&after.solver->step.history[0], after.solver->net->param[0].offset,
+                                6, whole);
+    for (int i = 0; (i < 6) && (status == CT_OK); i++) {
+        if ((held[i] != 0.0f) || (held[6 + i] != whole[i] / (float)rank->job->n) ||
+            (whole[i] == 0.0f) || (held[12] != 9.0f))
+            status = CT_FAIL(CT_ERR_DATA, "of %g there is %g, and %g is owed", (double)whole[i],
+                             (double)held[6 + i], (double)held[i]);
+    }
+    test_solver_destroy(&after);
+    return status;
+}
+
+static void momentum_is_shared_out(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n++) {
+        thread_ranks job = { .n = n, .run = share_momentum };
+        thread_rank rank[3];
+
+        if (thread_ranks_run(&job, rank) != CT_OK) fail_msg("%s", test_log_all());
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
     }
 }
 
@@ -294,13 +411,11 @@ static void weights_by_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(state_comes_back),
-        TEST(another_window),
-        TEST(set_of_another_prefix),
-        TEST(own_set_stays),
-        TEST(losses_are_those_of_all_ranks),
-        TEST(folder_that_cannot_be_read),
-        TEST(weights_by_list),
+        TEST(state_comes_back),           TEST(another_window),
+        TEST(set_of_another_prefix),      TEST(own_set_stays),
+        TEST(scale_that_no_set_has),      TEST(momentum_is_the_sum_of_ranks),
+        TEST(momentum_is_shared_out),     TEST(losses_are_those_of_all_ranks),
+        TEST(folder_that_cannot_be_read), TEST(weights_by_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
