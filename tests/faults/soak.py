@@ -12,8 +12,8 @@ seed of the piece draws the fault, its moment (from half of --every to one and a
  * usr1: SIGUSR1 to a rank, as a scheduler warns. 75.
  * disk: a call on the sets fails: no space, an I/O error. 3, or the job goes on (a line of its log); then a kill ends the piece.
 Right is a piece that ends with such a code, whose losses have, iteration by iteration, the digits of the run without faults; and that
-loses no more than what came behind the newest set. A row of the class growth is a piece of at least GROWTH_S seconds: what a rank has
-resident at its end, less what it had after a quarter, may be at most GROWTH_KIB; but for a piece that begins without a set, and so
+loses no more than what came behind the newest set. A row of the class growth is a piece of at least GROWTH_S seconds: the memory of a rank
+at its end, less what it had after a quarter, may be at most GROWTH_KIB; but for a piece that begins without a set, and so
 makes its first sets and removes its first one. The run without faults is made first, for as many iterations
 as pieces reach, and its losses are kept in RESULTS.losses. Several soaks with as many ranks, side by side, may share it: PATH.losses.
 --seconds is the time of pieces of this call; a later call goes on where RESULTS ends, with the sets in RESULTS.job.
@@ -134,14 +134,17 @@ class Soak:
         self.reached = max(self.reached, max(found, default=0))
 
     def resident(self, j):
-        """KiB of each rank; None where one is gone."""
+        """KiB of each rank that are no file's, swapped out or not; None where one is gone."""
         kib = []
         for rank in range(self.ranks):
             try:
                 with open(f"/proc/{j.pid(rank)}/status", encoding="ascii", errors="replace") as f:
-                    kib.append(int(re.search(r"^VmRSS:\s+(\d+)", f.read(), re.M).group(1)))
-            except (OSError, AttributeError):
+                    parts = re.findall(r"^(?:RssAnon|VmSwap):\s+(\d+)", f.read(), re.M)
+            except OSError:
                 return None
+            if not parts:
+                return None
+            kib.append(sum(map(int, parts)))
         return kib
 
     def judge(self, what, begun, code, log):
