@@ -1,7 +1,9 @@
 /* Files of nets that several ranks have parts of: the bytes of those that one rank writes, and any
  * division reads those of any other. */
 #include "tests/test.h"
+#include "framework/snapshot/h5.h"
 #include "framework/snapshot/snapshot_impl.h"
+#include "tests/forge_hdf5.h"
 #include "tests/parts_rig.h"
 #include "tests/solver_harness.h"
 
@@ -389,6 +391,56 @@ static void test_residuals(void **state)
     large = false;
 }
 
+/* The list of a set's files is made anew, as a forger would. */
+static void list_again(const char *const *name, int n)
+{
+    ct_text parts = { 0 };
+
+    for (int i = 0; i < n; i++) {
+        uint64_t hash = 0;
+        int64_t size = 0;
+
+        assert_int_equal(ct_h5_file_hash(at(name[i]), 0, &hash, &size), CT_OK);
+        ct_state_add_part(&parts, name[i], size, hash);
+    }
+    assert_true(forge_words(at("s_iter_7.solverstate.h5"), "/parts", parts.text));
+    assert_true(forge_seal(at("s_iter_7.solverstate.h5")));
+    ct_text_destroy(&parts);
+}
+
+/* A part may have as many ranges as the gates of an LSTM: here what was one range is four. */
+static void test_most_ranges(void **state)
+{
+    static const char *const name[] = { "s_iter_7.caffemodel.h5", "s_iter_7.average.caffemodel.h5",
+                                        "s_iter_7.rank0.h5", "s_iter_7.rank1.h5" };
+    static const double part[2 + 2 * CT_MAX_RANGE] = { 0, 0, 0, 8, 8, 8, 16, 8, 24, 7 };
+    ledger l = { .lock = PTHREAD_MUTEX_INITIALIZER, .written_by = RIG_OUTPUT };
+    rig_task write = { .plan = RIG_OUTPUT,
+                       .work = RIG_WRITE,
+                       .path = at("s"),
+                       .keeps = true,
+                       .begin = begin_keeping,
+                       .ctx = &l };
+    ct_text path = ct_state_path("/state", CT_RANK_PART, "in/a[1]");
+    ct_h5_reader *r = NULL;
+    double was[2 + 2 * CT_MAX_RANGE];
+    int64_t n = 0;
+
+    (void)state;
+    run_well(&write);
+    assert_int_equal(ct_h5_reader_create(at(name[2]), NULL, &r), CT_OK);
+    assert_int_equal(ct_h5_get_doubles(r, path.text, 2 + 2 * CT_MAX_RANGE, was, &n), CT_OK);
+    ct_h5_reader_destroy(r);
+    assert_int_equal(n, 4);
+    assert_true((was[2] == 0) && (was[3] == 31)); /* of 61 */
+    assert_true(forge_doubles(at(name[2]), path.text, 2 + 2 * CT_MAX_RANGE, part));
+    list_again(name, 4);
+    read_back(&l, RIG_WHOLE, true);
+    read_back(&l, RIG_INPUT, true);
+    ct_text_destroy(&path);
+    close_ledger(&l);
+}
+
 /* ---- what is on its way to the weights: a run that has it and keeps nothing hands it on */
 
 static void put_late(void *ctx, int i, int64_t e, int64_t place)
@@ -441,6 +493,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_missing_parts, test_solver_setup,
                                         test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_residuals, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_most_ranges, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_late, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_checksum, test_solver_setup, test_solver_teardown),
     };
