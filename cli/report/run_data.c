@@ -134,7 +134,7 @@ static ct_status add_event(void *ctx, const char *file, int line, json_t *e)
     ct_run_data *r = ctx;
     const char *what = ct_json_text(e, "event", NULL);
     double iteration = ct_json_number(e, "iter", NAN);
-    int net = (int)ct_json_number(e, "net", 0);
+    int net = ct_json_int(e, "net", 0);
 
     if (what == NULL)
         return CT_FAIL(CT_ERR_DATA, "%s:%d: no member \"event\"; expected an event of --metrics",

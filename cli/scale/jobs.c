@@ -162,8 +162,8 @@ static ct_status ended(void *ctx, int i)
         find_why(&job->child, why, sizeof(why));
     }
     unlink(job->out);
-    ranks = (int)ct_json_number(result, "ranks", NAN);
-    wanted = (int)ct_json_number(job->define, "ranks", NAN);
+    ranks = ct_json_int(result, "ranks", -1);
+    wanted = ct_json_int(job->define, "ranks", -1);
     if ((result != NULL) && (json_object_get(result, "ranks") != NULL) && (ranks != wanted)) {
         snprintf(why, sizeof(why), "it ran on %d ranks instead of %d", ranks, wanted);
         json_decref(result);

@@ -239,7 +239,7 @@ static ct_status add_parallel(ct_scale *s, plan *p)
 /* Samples of a step at the point of that number of ranks. */
 static int64_t step_batch(const ct_scale *s, const plan *p, bool weak)
 {
-    return weak ? (int64_t)ct_json_number(s->net, "batch", 1) * p->parallel_ranks : p->global_batch;
+    return weak ? (int64_t)ct_json_int(s->net, "batch", 1) * p->parallel_ranks : p->global_batch;
 }
 
 static ct_status check_parallel(const ct_scale *s, const plan *p)
@@ -382,8 +382,7 @@ ct_status ct_scale_measure(ct_scale *s)
     CT_TRY_GOTO(status, out, add_parallel(s, &p));
     CT_TRY_GOTO(status, out, ct_scale_check_net(s, p.batch));
     p.global_batch = ct_options_count(s->options, "global_batch", 0);
-    if (p.global_batch == 0)
-        p.global_batch = (int64_t)ct_json_number(s->net, "batch", 1) * s->rank[0];
+    if (p.global_batch == 0) p.global_batch = (int64_t)ct_json_int(s->net, "batch", 1) * s->rank[0];
     if (p.strong && (p.global_batch < s->rank[s->n_rank - 1])) {
         status = CT_FAIL(CT_ERR_CONFIG,
                          "strong scaling of a global batch of %lld over %lld ranks: "

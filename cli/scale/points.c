@@ -165,7 +165,7 @@ static void point_fill(ct_point *p, json_t *const *run, int n)
     p->bound = either(median_of(run, n, "result.jitter_bound"), drawn_bound(p, result));
     p->read_ms = median_of(run, n, "result.read_ms");
     p->wall_s = median_of(run, n, "wall_s");
-    p->threads = (int)ct_json_number(result, "threads", 0);
+    p->threads = ct_json_int(result, "threads", 0);
     find_algorithm(result, p->algorithm, sizeof(p->algorithm));
 }
 
@@ -237,8 +237,7 @@ static void fill_group(ct_point_group *g, const json_t *d)
     g->jitter = ct_json_number(d, "jitter_seed", 0) > 0;
     if (g->speed > 0) snprintf(speed, sizeof(speed), ", %g images/s a node alone", g->speed);
     if (g->jitter)
-        snprintf(jitter, sizeof(jitter), ", jitter, seed %d",
-                 (int)ct_json_number(d, "jitter_seed", 0));
+        snprintf(jitter, sizeof(jitter), ", jitter, seed %d", ct_json_int(d, "jitter_seed", 0));
     snprintf(g->title, sizeof(g->title), "%s on %s, %s scaling, batch %g %s%s%s%s%s", g->net,
              g->machine, g->mode, g->batch, weak ? "a rank" : "of all ranks", speed, jitter,
              (base[0] != '\0') ? ", " : "", base);
@@ -308,8 +307,8 @@ static void add_point(ct_points *p, size_t first, bool *used)
     q->define = d;
     q->group = find_group(p, d);
     q->kind = kind_of(json_array_get(p->runs, first));
-    q->nodes = (int)ct_json_number(d, "nodes", 1);
-    q->ranks = (int)ct_json_number(d, "ranks", 1);
+    q->nodes = ct_json_int(d, "nodes", 1);
+    q->ranks = ct_json_int(d, "ranks", 1);
     snprintf(q->config, sizeof(q->config), "%s", ct_json_text(d, "config", "default"));
     for (size_t i = first; i < n_run; i++) {
         json_t *run = json_array_get(p->runs, i);
@@ -347,8 +346,8 @@ static void add_bench(ct_points *p, const json_t *run)
         b->kind = kind_of(run);
         snprintf(b->machine, sizeof(b->machine), "%s", ct_json_text(d, "machine", "?"));
         snprintf(b->algorithm, sizeof(b->algorithm), "%s", ct_json_text(r, "algorithm", "?"));
-        b->nodes = (int)ct_json_number(d, "nodes", 1);
-        b->ranks = (int)ct_json_number(d, "ranks", 1);
+        b->nodes = ct_json_int(d, "nodes", 1);
+        b->ranks = ct_json_int(d, "ranks", 1);
         b->bytes = ct_json_number(r, "bytes", 0);
         b->us = us;
         b->predicted_us = ct_json_number(r, "predicted_us", NAN);

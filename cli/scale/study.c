@@ -156,7 +156,7 @@ void ct_run_name(const json_t *define, char *out, size_t size)
 
     snprintf(words, sizeof(words), "%s-%s-%s-n%d-r%d-%s-%s", ct_json_text(define, "kind", "run"),
              ct_json_text(define, "machine", "here"), ct_json_text(define, "net", "net"),
-             (int)ct_json_number(define, "nodes", 0), (int)ct_json_number(define, "ranks", 0),
+             ct_json_int(define, "nodes", 0), ct_json_int(define, "ranks", 0),
              ct_json_text(define, "mode", "any"), ct_json_text(define, "config", "default"));
     for (char *c = words; *c != '\0'; c++) {
         if (!isalnum((unsigned char)*c) && (*c != '-') && (*c != '_') && (*c != '.')) *c = '_';

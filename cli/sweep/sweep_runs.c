@@ -123,7 +123,7 @@ static ct_status take_event(void *ctx, const char *file, int line, json_t *e)
 {
     looking *l = ctx;
     const char *event = ct_json_text(e, "event", ""), *by = ct_json_text(e, "ended_by", "");
-    int64_t iteration = (int64_t)ct_json_number(e, "iter", -1);
+    int64_t iteration = ct_json_int(e, "iter", -1);
     double value = ct_json_number(e, "best.value", NAN);
 
     (void)file;
@@ -138,7 +138,7 @@ static ct_status take_event(void *ctx, const char *file, int line, json_t *e)
                                     .patience = (strcmp(by, "patience") == 0),
                                     .tested = isfinite(value),
                                     .value = value,
-                                    .best = (int64_t)ct_json_number(e, "best.iter", 0) };
+                                    .best = ct_json_int(e, "best.iter", 0) };
     if (l->result->tested)
         l->s->rises = (strcmp(ct_json_text(e, "best.direction", ""), "HIGHER") == 0);
     return CT_OK;

@@ -1,5 +1,6 @@
 #include "framework/base/json.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,13 @@ double ct_json_number(const json_t *o, const char *name, double otherwise)
     const json_t *v = find(o, name);
 
     return json_is_number(v) ? json_number_value(v) : otherwise;
+}
+
+int ct_json_int(const json_t *o, const char *name, int otherwise)
+{
+    double v = ct_json_number(o, name, otherwise);
+
+    return ((v > (double)INT_MIN - 1) && (v < (double)INT_MAX + 1)) ? (int)v : otherwise;
 }
 
 const char *ct_json_text(const json_t *o, const char *name, const char *otherwise)

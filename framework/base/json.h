@@ -35,6 +35,8 @@ ct_status ct_json_lines(const char *path, ct_json_line_fn take, void *ctx);
 /** The number at member `name`, or `otherwise`; "a.b" is member b of the object at member a. o may
  *  be NULL. */
 double ct_json_number(const json_t *o, const char *name, double otherwise);
+/** The same without its fraction; also `otherwise` where no int holds it. */
+int ct_json_int(const json_t *o, const char *name, int otherwise);
 /** The text at a member, likewise. It belongs to o. */
 const char *ct_json_text(const json_t *o, const char *name, const char *otherwise);
 /** ct_text_add_json() of n bytes, which may be NULL where n is 0. Whole characters stay as they

@@ -59,11 +59,11 @@ bool ct_model_split(const char *path, size_t *n_p, int *index_p)
     return true;
 }
 
-char *ct_model_path(const char *prefix, const char *layer, int index, const char *suffix)
+char *ct_model_path(const char *layer, int index, const char *suffix)
 {
     ct_text t = { 0 };
 
-    ct_text_add(&t, "%s%s/%d%s", prefix, layer, index, suffix);
+    ct_text_add(&t, "%s/%d%s", layer, index, suffix);
     if (t.failed) ct_text_destroy(&t);
     return t.text;
 }
@@ -296,12 +296,74 @@ ct_status ct_model_of_net(const ct_net *net, ct_storage *weights, ct_storage *le
 
 static const char class_path[] = "/class_names";
 
+/* HDF5 leaves out parts of a path that are empty or ".", so that "a//b" would come back as "a/b".
+ * Whether name[0 .. n) has such ones. */
+static bool has_lost_parts(const char *name, size_t n)
+{
+    for (size_t from = 0, end; from <= n; from = end + 1) {
+        for (end = from; (end < n) && (name[end] != '/'); end++) continue;
+        if ((end == from) || ((end == from + 1) && (name[from] == '.'))) return true;
+    }
+    return false;
+}
+
+/* Such names stand in the file behind a mark, with %2F and %2E for slashes and points and %25 for
+ * itself; and so do names that begin with the mark. Caffe would not find such layers again, either.
+ */
+static const char name_mark[] = "%00";
+
+static void add_h5_name(ct_text *t, const char *name)
+{
+    size_t n = strlen(name);
+
+    if (!has_lost_parts(name, n) && (strncmp(name, name_mark, strlen(name_mark)) != 0)) {
+        ct_text_add_bytes(t, name, n);
+        return;
+    }
+    ct_text_add(t, "%s", name_mark);
+    for (; *name != '\0'; name++) {
+        if (strchr("/.%", *name) != NULL)
+            ct_text_add(t, "%%%02X", (unsigned char)*name);
+        else
+            ct_text_add_bytes(t, name, 1);
+    }
+}
+
+/* The layer's name of name[0 .. n) of a file. */
+static void add_layer_name(ct_text *t, const char *name, size_t n)
+{
+    static const char coded[][4] = { "%2F", "%2E", "%25" };
+    size_t at = strlen(name_mark);
+
+    if (strncmp(name, name_mark, at) != 0) at = n;
+    if (at >= n) ct_text_add_bytes(t, name, n);
+    while (at < n) {
+        int k = 0;
+
+        while ((k < 3) && ((n - at < 3) || (strncmp(name + at, coded[k], 3) != 0))) k++;
+        ct_text_add_bytes(t, (k < 3) ? &"/.%"[k] : name + at, 1);
+        at += (k < 3) ? 3 : 1;
+    }
+}
+
+/* /data/LAYER/INDEX; NULL without memory. */
+static char *h5_path(const char *layer, int index)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "/data/");
+    add_h5_name(&t, layer);
+    ct_text_add(&t, "/%d", index);
+    if (t.failed) ct_text_destroy(&t);
+    return t.text;
+}
+
 static ct_status visit(void *ctx, const char *path)
 {
     ct_model *m = ctx;
     ct_model_array *a;
     ct_shape shape;
-    ct_text full = { 0 };
+    ct_text full = { 0 }, name = { 0 };
     ct_status status;
     size_t n;
     int index;
@@ -315,7 +377,11 @@ static ct_status visit(void *ctx, const char *path)
     status = ct_h5_get_shape(m->source, full.text, &shape);
     ct_text_destroy(&full);
     CT_TRY(status);
-    return ct_model_add(m, path, n, index, &shape, &a);
+    add_layer_name(&name, path, n);
+    status = name.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file)
+                         : ct_model_add(m, name.text, name.length, index, &shape, &a);
+    ct_text_destroy(&name);
+    return status;
 }
 
 static ct_status h5_open(ct_model *m)
@@ -336,7 +402,7 @@ static ct_status h5_open(ct_model *m)
 
 static ct_status h5_get(ct_model *m, int layer, int i, float *out)
 {
-    char *path = ct_model_path("/data/", m->layer[layer].name, i, "");
+    char *path = h5_path(m->layer[layer].name, i);
     ct_status status;
 
     if (path == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
@@ -359,7 +425,7 @@ static ct_status put(ct_h5_writer *w, const ct_model_layer *layer)
         ct_status status;
 
         if (!a->present || a->shared) continue;
-        path = ct_model_path("/data/", layer->name, i, "");
+        path = h5_path(layer->name, i);
         if (path == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write weights");
         status = (a->data != NULL) ? ct_h5_put_floats(w, path, &a->shape, a->data)
                                    : ct_h5_put_stored(w, path, &a->shape, a->storage, a->from);

@@ -100,8 +100,8 @@ ct_status ct_model_add(ct_model *m, const char *layer, size_t n, int index, cons
                        ct_model_array **array_p);
 /** "LAYER/INDEX": the name may itself have slashes. False: it is not that. */
 bool ct_model_split(const char *path, size_t *n_p, int *index_p);
-/** "LAYER/INDEX" behind prefix; malloc'ed, NULL without memory. */
-char *ct_model_path(const char *prefix, const char *layer, int index, const char *suffix);
+/** "LAYER/INDEX" and what follows; malloc'ed, NULL without memory. */
+char *ct_model_path(const char *layer, int index, const char *suffix);
 /** The shape of a blob as Caffe stores it, today's form or four old numbers; the number of values
  *  is checked. who names it in messages. CT_ERR_DATA. */
 ct_status ct_blob_shape(const Ct__BlobProto *blob, const char *who, ct_shape *shape_p);

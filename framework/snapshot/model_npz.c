@@ -262,7 +262,7 @@ static ct_status put(ct_zip_writer *z, const ct_model_layer *layer)
         ct_status status;
 
         if (!a->present || a->shared) continue;
-        name = ct_model_path("", layer->name, i, NPY_END);
+        name = ct_model_path(layer->name, i, NPY_END);
         if (name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write weights");
         status = ct_npz_put(z, name, &a->shape, a->data);
         free(name);

@@ -279,7 +279,7 @@ static ct_status list_own(const ct_model *m, ct_safetensors_entry *entry, own_en
             const ct_model_array *a = &m->layer[l].array[i];
 
             if (!a->present || a->shared) continue;
-            entry[*n_p].name = ct_model_path("", m->layer[l].name, i, "");
+            entry[*n_p].name = ct_model_path(m->layer[l].name, i, "");
             if (entry[*n_p].name == NULL)
                 return CT_FAIL(CT_ERR_NOMEM, "no memory to write weights");
             entry[*n_p].shape = a->shape;

@@ -119,6 +119,32 @@ static ct_status read_text(const char *text, taken *t)
     return status;
 }
 
+/* Files may say what no int holds. */
+static void test_ints(void **state)
+{
+    static const struct {
+        const char *text;
+        int want;
+    } of[] = { { "{\"n\": 5}", 5 },
+               { "{\"n\": -2.9}", -2 },
+               { "{\"n\": 2147483647}", 2147483647 },
+               { "{\"n\": 2147483648}", 7 },
+               { "{\"n\": -2147483648}", -2147483647 - 1 },
+               { "{\"n\": -2147483649}", 7 },
+               { "{\"n\": 1e300}", 7 },
+               { "{\"n\": \"5\"}", 7 },
+               { "{}", 7 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        json_t *o = json_loads(of[i].text, 0, NULL);
+
+        assert_non_null(o);
+        assert_int_equal(ct_json_int(o, "n", 7), of[i].want);
+        json_decref(o);
+    }
+}
+
 static void test_lines(void **state)
 {
     taken t;
@@ -147,7 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strings), cmocka_unit_test(test_no_bytes),
         cmocka_unit_test(test_base64),  cmocka_unit_test(test_members),
-        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_lines),   cmocka_unit_test(test_ints),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

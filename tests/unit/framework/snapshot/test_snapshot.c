@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "framework/snapshot/h5.h"
+#include "framework/snapshot/model.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot_impl.h"
 #include "framework/snapshot/snapshot.h"
@@ -367,6 +368,35 @@ static void test_damage(void **state)
     unlink(at("s_iter_10.solverstate.h5"));
     assert_newest(NULL);
     fixture_destroy(&f);
+}
+
+/* HDF5 leaves out what is empty or "." in a path, and others' names may have a %. */
+static void test_names_of_layers(void **state)
+{
+    static const char *const name[] = { "a/",      "/a",      "a//b",   "./a",  "a/./b",
+                                        "a/.",     "a%b",     "a%2Fb",  "a%2F", "%00a",
+                                        "%00a%2F", "%25/./b", "a.b/..c" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+        char text[1024];
+        ct_model *m = NULL;
+        fixture f;
+
+        snprintf(text, sizeof(text),
+                 SOLVER("1") "net_param { " DATA LINEAR("%s", "x", "y", "5") NORM LOSS("y") "} ",
+                 name[i]);
+        fixture_make(text, &f);
+        write_set(&f, 12, 0);
+        fill(&f, 90);
+        if (ct_snapshot_read(at("s_iter_12.solverstate.h5"), f.net, &f.state, &f.x) != CT_OK)
+            fail_msg("%s: %s", name[i], test_log_all());
+        assert_filled(&f, 12);
+        assert_int_equal(ct_model_open(at("s_iter_12.caffemodel.h5"), &m), CT_OK);
+        assert_true(ct_model_find(m, name[i]) >= 0);
+        ct_model_close(m);
+        fixture_destroy(&f);
+    }
 }
 
 /* The best set that is whole, by the list beside the sets. */
@@ -1049,6 +1079,7 @@ int main(void)
         TEST(test_damage),
         TEST(test_wrong_files_and_nets),
         TEST(test_best_weights),
+        TEST(test_names_of_layers),
         TEST(test_no_weights),
         TEST(test_forged_history),
         TEST(test_forged_ranks),
