@@ -39,8 +39,8 @@ ct_status ct_file_read(const char *path, char **data_p, size_t *size_p);
  *  CT_ERR_DATA, logged, and nothing is read. */
 ct_status ct_settings_read(const char *path, char **data_p, size_t *size_p);
 #define CT_MOST_SETTINGS ((int64_t)256 << 20)
-/** Appends PATH.WORD.PROCESS-HOST: the number of this process, and a hash of its host's name. No
- *  process of any host that has not the same name makes files that are called so. */
+/** Appends PATH.WORD.PROCESS-HOST: the number of this process, and 32 bits of a hash of its host's
+ *  name, so that other processes, also on other hosts, call their files otherwise. */
 void ct_path_add_own(ct_text *t, const char *path, const char *word);
 /** Makes a file under a temporary name and opens it to write. What has the name already, a link or
  *  what a killed process left, is removed and never written through. -1, NULL: errno says why. */

@@ -93,4 +93,7 @@ typedef struct ct_named_array {
 /** Writes the file whole or not at all. Uniform byte order, f32. CT_ERR_IO, CT_ERR_NOMEM. */
 ct_status ct_array_file_write(const char *path, const ct_named_array *array, int n);
 
+/** Appends a name as one part of a path: %2F, %2E and %25 in place of slashes, points and %. */
+void ct_h5_add_escaped(ct_text *t, const char *name);
+
 #endif

@@ -327,6 +327,16 @@ static ct_status put(ct_h5_writer *w, const ct_named_array *a)
     return status;
 }
 
+void ct_h5_add_escaped(ct_text *t, const char *name)
+{
+    for (; *name != '\0'; name++) {
+        if (strchr("/.%", *name) != NULL)
+            ct_text_add(t, "%%%02X", (unsigned char)*name);
+        else
+            ct_text_add_bytes(t, name, 1);
+    }
+}
+
 /* Under another name first, so that a file that is there stays until its successor is whole. */
 static ct_status finish(ct_h5_writer *w, const char *path)
 {

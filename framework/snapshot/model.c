@@ -297,14 +297,16 @@ ct_status ct_model_of_net(const ct_net *net, ct_storage *weights, ct_storage *le
 static const char class_path[] = "/class_names";
 
 /* HDF5 leaves out parts of a path that are empty or ".", so that "a//b" would come back as "a/b".
- * Whether name[0 .. n) has such ones. */
-static bool has_lost_parts(const char *name, size_t n)
+ * Whether the name has such ones. */
+static bool has_lost_parts(const char *name)
 {
-    for (size_t from = 0, end; from <= n; from = end + 1) {
-        for (end = from; (end < n) && (name[end] != '/'); end++) continue;
-        if ((end == from) || ((end == from + 1) && (name[from] == '.'))) return true;
+    for (;; name++) {
+        size_t n = strcspn(name, "/");
+
+        if ((n == 0) || ((n == 1) && (*name == '.'))) return true;
+        name += n;
+        if (*name == '\0') return false;
     }
-    return false;
 }
 
 /* Such names stand in the file behind a mark, with %2F and %2E for slashes and points and %25 for
@@ -314,19 +316,12 @@ static const char name_mark[] = "%00";
 
 static void add_h5_name(ct_text *t, const char *name)
 {
-    size_t n = strlen(name);
-
-    if (!has_lost_parts(name, n) && (strncmp(name, name_mark, strlen(name_mark)) != 0)) {
-        ct_text_add_bytes(t, name, n);
+    if (!has_lost_parts(name) && (strncmp(name, name_mark, strlen(name_mark)) != 0)) {
+        ct_text_add(t, "%s", name);
         return;
     }
     ct_text_add(t, "%s", name_mark);
-    for (; *name != '\0'; name++) {
-        if (strchr("/.%", *name) != NULL)
-            ct_text_add(t, "%%%02X", (unsigned char)*name);
-        else
-            ct_text_add_bytes(t, name, 1);
-    }
+    ct_h5_add_escaped(t, name);
 }
 
 /* The layer's name of name[0 .. n) of a file. */

@@ -159,11 +159,13 @@ static int each_file(const char *prefix, visit_fn visit, void *ctx)
     return reason;
 }
 
-/* The same to find what there is: sets that stay unseen would be taken for none. */
-static ct_status list_files(const char *prefix, visit_fn visit, void *ctx)
+/* The same to find what there is: sets that stay unseen would be taken for none. *failed_p: visit
+ * sets it where it has no memory. */
+static ct_status list_files(const char *prefix, visit_fn visit, void *ctx, const bool *failed_p)
 {
     int reason = each_file(prefix, visit, ctx);
 
+    if (*failed_p) reason = ENOMEM;
     if (reason == 0) return CT_OK;
     return CT_FAIL((reason == ENOMEM) ? CT_ERR_NOMEM : CT_ERR_IO,
                    "cannot list the snapshots of %s: %s", prefix, strerror(reason));
@@ -220,10 +222,8 @@ static int latest_first(const void *a, const void *b)
 ct_status ct_set_list(const char *prefix, ct_set_entry **list_p, int *n_p)
 {
     list_ctx c = { 0 };
-    ct_status status = list_files(prefix, list_file, &c);
+    ct_status status = list_files(prefix, list_file, &c, &c.failed);
 
-    if ((status == CT_OK) && c.failed)
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory to list the snapshots of %s", prefix);
     if (status != CT_OK) {
         free(c.list);
         return status;
@@ -261,10 +261,8 @@ static void take_later(void *ctx, int64_t iteration, const char *suffix, const c
 ct_status ct_snapshot_any(const char *prefix, char **file_p)
 {
     any_ctx c = { .prefix = prefix };
-    ct_status status = list_files(prefix, take_later, &c);
+    ct_status status = list_files(prefix, take_later, &c, &c.failed);
 
-    if ((status == CT_OK) && c.failed)
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory to list the snapshots of %s", prefix);
     if (status != CT_OK) {
         free(c.path);
         return status;

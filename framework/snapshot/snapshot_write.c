@@ -16,13 +16,7 @@ ct_text ct_state_path(const char *group, const char *name, const char *key)
     ct_text t = { 0 };
 
     ct_text_add(&t, "%s/%s/", group, name);
-    for (; *key != '\0'; key++) {
-        if (strchr("/.%", *key) != NULL) {
-            ct_text_add(&t, "%%%02X", (unsigned char)*key);
-        } else {
-            ct_text_add_bytes(&t, key, 1);
-        }
-    }
+    ct_h5_add_escaped(&t, key);
     if (t.failed) ct_text_destroy(&t);
     return t;
 }

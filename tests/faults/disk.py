@@ -95,7 +95,7 @@ def is_temporary(name):
 
 
 def words(call):
-    return re.sub(r"\.\d{2,}\b", ".PID", f"{call[2]} {os.path.basename(call[3])}")
+    return re.sub(r"\.\d{2,}(-[0-9a-f]{8})?\b", ".PID", f"{call[2]} {os.path.basename(call[3])}")
 
 
 class Mode:
