@@ -51,6 +51,7 @@ static ct_status make_layer(ct_net *net, int i)
     ct_graph_node *n = &ct_net_impl_of(net)->graph.node[i];
     ct_layer *l = calloc(1, sizeof(*l));
 
+    n->number = (i > 0) ? n[-1].number + !n[-1].ops->by_net : 0;
     net->layer[i] = l;
     net->n_layer = i + 1;
     if (l == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);

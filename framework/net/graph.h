@@ -31,6 +31,7 @@ typedef struct ct_graph_node {
     const char *name; /* never NULL                                        */
     char *where;      /* "net.prototxt:12", or ""; owned                   */
     char *renamed;    /* what name is where another layer has the file's; NULL: it has none */
+    int number;       /* among the layers that make up the net, those that it adds left out */
     int n_bottom, n_top;
     int *bottom, *top;   /* values                                         */
     bool *inplace;       /* top i shall overwrite bottom i                 */

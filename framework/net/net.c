@@ -239,15 +239,6 @@ static uint64_t add_shape(uint64_t h, const ct_shape *s, int batch)
     return h;
 }
 
-/* Its number among the layers that make up the net. */
-static int number_of(const ct_net *net, int layer)
-{
-    int n = 0;
-
-    for (int i = 0; i < layer; i++) n += !net->layer[i]->ops->by_net;
-    return n;
-}
-
 int64_t ct_net_tokens(const ct_net *net)
 {
     int64_t most = 0, batch = net->batch_local;
@@ -289,14 +280,9 @@ static const ct_value *source_of(const ct_graph *g, int value)
  * is not. */
 static uint64_t add_owner(uint64_t h, const ct_net *net, int param)
 {
-    const ct_graph *g = &ct_net_impl_of(net)->graph;
+    const ct_param *p = &net->param[param];
 
-    for (int i = 0; i < net->n_layer; i++) {
-        for (int w = 0; w < net->layer[i]->n_weight; w++) {
-            if (g->node[i].param_of[w] == param) return add_int(add_int(h, number_of(net, i)), w);
-        }
-    }
-    return h;
+    return add_int(add_int(h, ct_net_impl_of(net)->graph.node[p->owner].number), p->index);
 }
 
 uint64_t ct_net_hash(const ct_net *net)
@@ -314,7 +300,7 @@ uint64_t ct_net_hash(const ct_net *net)
         for (int b = 0; b < n->n_bottom; b++) {
             const ct_value *v = source_of(g, n->bottom[b]);
 
-            h = add_int(h, number_of(net, v->node));
+            h = add_int(h, g->node[v->node].number);
             h = add_int(h, v->top);
         }
         for (int t = 0; t < n->n_top; t++)

@@ -103,7 +103,8 @@ void ct_net_options_alone(ct_net_options *o);
  *  order, f32, 64-byte aligned, padding zero. */
 typedef struct ct_param {
     const char *key;       /* unique: ParamSpec name if shared, else "layer[index]"          */
-    const char *layer;     /* owner: the first layer that uses it                            */
+    int owner;             /* the first layer that uses it, an index of net->layer           */
+    const char *layer;     /* its name                                                       */
     int index;             /* in that layer's blobs                                          */
     ct_blob blob;          /* views of the arenas                                            */
     int64_t offset, count; /* elements, in both arenas                                       */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/name_map.h"
 #include "framework/base/rng.h"
 #include "framework/net/net_impl.h"
 
@@ -107,7 +108,6 @@ void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *deca
 typedef struct draft {
     ct_param param;
     const char *name;      /* NULL: not shared                                       */
-    int owner;             /* layer                                                  */
     int last_user;         /* the lowest layer whose backward gives it a gradient    */
     const ct_shape *shape; /* the owner's                                            */
     int number;            /* order of declaration                                   */
@@ -129,7 +129,7 @@ static ct_status share_compress(const ct_net *net, int i, int w, draft *d)
         return CT_LAYER_FAIL(net->layer[i], CT_ERR_CONFIG,
                              "shared parameter \"%s\": compress { } stands in layer \"%s\", too; "
                              "give it once",
-                             d->name, net->layer[d->owner]->name);
+                             d->name, net->layer[d->param.owner]->name);
     if (mine != NULL) d->param.compress = mine;
     return CT_OK;
 }
@@ -140,7 +140,7 @@ static ct_status check_shared(const ct_net *net, int i, int w, const draft *d)
     const ct_graph_node *n = &ct_net_impl_of(net)->graph.node[i];
     const Ct__ParamSpec *s = spec_of(n, w);
     const ct_shape *mine = &l->weight[w].shape;
-    const ct_layer *owner = net->layer[d->owner];
+    const ct_layer *owner = net->layer[d->param.owner];
     bool permissive = s->share_mode == CT__PARAM_SPEC__DIM_CHECK_MODE__PERMISSIVE;
     const ct_cut *cut = &l->weight[w].cut;
 
@@ -173,28 +173,44 @@ static ct_status make_key(ct_net *net, const draft *d, char **key_p)
     if (d->name != NULL)
         ct_text_add(&t, "%s", d->name);
     else
-        ct_text_add(&t, "%s[%d]", net->layer[d->owner]->name, d->param.index);
+        ct_text_add(&t, "%s[%d]", net->layer[d->param.owner]->name, d->param.index);
     if (t.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a parameter's name");
     *key_p = t.text;
     return CT_OK;
 }
 
+/* While parameters are gathered. */
+typedef struct names {
+    ct_name_map layer;  /* of each name the first with weights, or the first */
+    ct_name_map suffix; /* the last number that a name got behind it */
+    ct_name_map shared; /* drafts by the names of ParamSpecs     */
+} names;
+
+static int find(const ct_name_map *map, const char *name)
+{
+    return ct_name_map_find(map, name, strlen(name));
+}
+
 /* NAME_2 or the first that is free. */
-static ct_status rename_layer(ct_net *net, int i, const ct_layer *earlier)
+static ct_status rename_layer(ct_net *net, int i, const ct_layer *earlier, names *all)
 {
     ct_graph_node *node = &ct_net_impl_of(net)->graph.node[i];
     ct_layer *l = net->layer[i];
-    bool taken = true;
+    int number = find(&all->suffix, l->name);
 
-    for (int number = 2; taken; number++) {
+    if (number < 0) number = 1;
+    while (node->renamed == NULL) {
         ct_text t = { 0 };
 
-        ct_text_add(&t, "%s_%d", l->name, number);
+        ct_text_add(&t, "%s_%d", l->name, ++number);
         if (t.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the name of a layer");
-        taken = (ct_net_find_layer(net, t.text) >= 0);
-        if (!taken) node->renamed = t.text;
-        if (taken) ct_text_destroy(&t);
+        if (find(&all->layer, t.text) < 0)
+            node->renamed = t.text;
+        else
+            ct_text_destroy(&t);
     }
+    CT_TRY(ct_name_map_put(&all->suffix, l->name, number));
+    CT_TRY(ct_name_map_put(&all->layer, node->renamed, i));
     CT_WARN(
         "%s%slayer \"%s\" (%s): an earlier layer (%s) has this name too, and both have weights, "
         "which are saved by layer name: this one is called \"%s\" here",
@@ -205,20 +221,17 @@ static ct_status rename_layer(ct_net *net, int i, const ct_layer *earlier)
 }
 
 /* Weights are found by their layer's name, so two layers of one name cannot both have some. */
-static ct_status settle_layer_name(ct_net *net, int i)
+static ct_status settle_layer_name(ct_net *net, int i, names *all)
 {
     const ct_layer *l = net->layer[i];
+    const ct_layer *o = net->layer[find(&all->layer, l->name)];
 
-    for (int k = 0; k < i; k++) {
-        const ct_layer *o = net->layer[k];
-
-        if (strcmp(o->name, l->name) != 0) continue;
-        if ((o->n_weight > 0) && (l->n_weight > 0)) return rename_layer(net, i, o);
-        if (l->name[0] != '\0')
-            CT_WARN("%s%slayer \"%s\" (%s): an earlier layer (%s) has this name too", l->where,
-                    (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type, o->ops->type);
-        return CT_OK;
-    }
+    if (o == l) return CT_OK;
+    if ((o->n_weight > 0) && (l->n_weight > 0)) return rename_layer(net, i, o, all);
+    if (l->n_weight > 0) CT_TRY(ct_name_map_put(&all->layer, l->name, i));
+    if (l->name[0] != '\0')
+        CT_WARN("%s%slayer \"%s\" (%s): an earlier layer (%s) has this name too", l->where,
+                (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type, o->ops->type);
     return CT_OK;
 }
 
@@ -233,29 +246,28 @@ static bool is_tied(const ct_net *net, const char *name)
     return false;
 }
 
-static ct_status gather(ct_net *net, draft *d, int *n_p)
+static ct_status gather(ct_net *net, draft *d, names *all, int *n_p)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     int n = 0;
 
+    for (int i = net->n_layer - 1; i >= 0; i--)
+        CT_TRY(ct_name_map_put(&all->layer, net->layer[i]->name, i));
     for (int i = 0; i < net->n_layer; i++) {
         const ct_layer *l = net->layer[i];
         ct_graph_node *node = &m->graph.node[i];
 
-        CT_TRY(settle_layer_name(net, i));
+        CT_TRY(settle_layer_name(net, i, all));
         for (int w = 0; w < l->n_weight; w++) {
             const char *name = name_of(node, w);
-            int k = n;
+            int k = (name != NULL) ? find(&all->shared, name) : -1;
 
-            for (int e = 0; (name != NULL) && (e < n); e++) {
-                if ((d[e].name != NULL) && (strcmp(d[e].name, name) == 0)) k = e;
-            }
-            if (k < n) {
+            if (k >= 0) {
                 CT_TRY(check_shared(net, i, w, &d[k]));
                 CT_TRY(share_compress(net, i, w, &d[k]));
             } else {
                 ct_param p = {
-                    .layer = l->name, .index = w, .kind = l->weight[w].kind, .chunk = -1
+                    .owner = i, .layer = l->name, .index = w, .kind = l->weight[w].kind, .chunk = -1
                 };
 
                 p.count = ct_shape_count(&l->weight[w].shape, 0, -1);
@@ -264,7 +276,9 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
                 p.tied = is_tied(net, name);
                 ct_net_param_mult(net, i, w, &p.lr_mult, &p.decay_mult);
                 p.compress = compress_of(node, w);
-                d[n++] = (draft){ p, name, i, -1, &l->weight[w].shape, k };
+                k = n++;
+                d[k] = (draft){ p, name, -1, &l->weight[w].shape, k };
+                if (name != NULL) CT_TRY(ct_name_map_put(&all->shared, name, k));
             }
             node->param_of[w] = k;
             if (!node->weight_wanted[w]) continue;
@@ -406,6 +420,25 @@ void ct_net_count_rows(ct_net *net, int micro_batches)
     }
 }
 
+static ct_status check_keys(const ct_net *net)
+{
+    ct_name_map first = { .n = 0 };
+    ct_status status = CT_OK;
+
+    for (int k = 0; (k < net->n_param) && (status == CT_OK); k++) {
+        int twin = find(&first, net->param[k].key);
+
+        status = (twin < 0)
+                     ? ct_name_map_put(&first, net->param[k].key, k)
+                     : CT_FAIL(CT_ERR_CONFIG,
+                               "the parameter name \"%s\" of layer \"%s\" is that of a blob of "
+                               "layer \"%s\"",
+                               net->param[k].key, net->param[k].layer, net->param[twin].layer);
+    }
+    ct_name_map_destroy(&first);
+    return status;
+}
+
 static ct_status adopt(ct_net *net, const draft *d, int n, int *place)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -423,22 +456,14 @@ static ct_status adopt(ct_net *net, const draft *d, int n, int *place)
         place[d[k].number] = k;
         net->n_param = k + 1;
     }
-    for (int k = 0; k < n; k++) {
-        int twin = ct_net_find_param(net, net->param[k].key);
-
-        if (twin != k)
-            return CT_FAIL(CT_ERR_CONFIG,
-                           "the parameter name \"%s\" of layer \"%s\" is that of a blob of layer "
-                           "\"%s\"",
-                           net->param[k].key, net->param[k].layer, net->param[twin].layer);
-    }
-    return CT_OK;
+    return check_keys(net);
 }
 
 ct_status ct_net_params(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n_weight = 1;
+    names all = { .layer = { .n = 0 } };
     draft *d;
     int *place, n;
     ct_status status;
@@ -450,7 +475,7 @@ ct_status ct_net_params(ct_net *net)
     m->key = calloc(n_weight, sizeof(m->key[0]));
     if ((d == NULL) || (place == NULL) || (net->param == NULL) || (m->key == NULL))
         CT_TRY_GOTO(status, out, CT_FAIL(CT_ERR_NOMEM, "no memory for %zu weights", n_weight));
-    CT_TRY_GOTO(status, out, gather(net, d, &n));
+    CT_TRY_GOTO(status, out, gather(net, d, &all, &n));
     find_rows(net, d, n);
     qsort(d, (size_t)n, sizeof(d[0]), compare);
     CT_TRY_GOTO(status, out, adopt(net, d, n, place));
@@ -460,6 +485,9 @@ ct_status ct_net_params(ct_net *net)
     }
 
 out:
+    ct_name_map_destroy(&all.layer);
+    ct_name_map_destroy(&all.suffix);
+    ct_name_map_destroy(&all.shared);
     free(d);
     free(place);
     return status;

@@ -191,6 +191,25 @@ static void same_name_with_weights_gets_another(void **state)
     test_net_destroy(&t);
 }
 
+/* Beside a layer without weights, too: that may keep its name. */
+static void third_of_a_name(void **state)
+{
+    test_net t;
+
+    (void)state;
+    test_log_start();
+    assert_int_equal(test_net_create(SOURCE LAYER("a", "Half", "x", "y") LINEAR("a", "y", "z")
+                                         LINEAR("a", "z", "u") LINEAR("a", "u", "v"),
+                                     NULL, &t),
+                     CT_OK);
+    test_log_stop();
+    assert_string_equal(t.net->layer[2]->name, "a");
+    assert_string_equal(t.net->layer[3]->name, "a_2");
+    assert_string_equal(t.net->layer[4]->name, "a_3");
+    assert_int_equal(ct_net_find_layer(t.net, "a"), 2);
+    test_net_destroy(&t);
+}
+
 static void splits_are_named_as_in_caffe(void **state)
 {
     test_net t;
@@ -542,6 +561,7 @@ int main(void)
         cmocka_unit_test(refused_one_by_one),
         cmocka_unit_test(same_name_without_weights_is_a_warning),
         cmocka_unit_test(same_name_with_weights_gets_another),
+        cmocka_unit_test(third_of_a_name),
         cmocka_unit_test(splits_are_named_as_in_caffe),
         cmocka_unit_test(a_loss_weight_is_a_reader),
         cmocka_unit_test(the_top_of_a_loss_may_be_read),
