@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 #include "framework/data/augment/augment.h"
 #include "framework/data/image.h"
 #include "framework/data/transform.h"

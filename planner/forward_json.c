@@ -1,3 +1,4 @@
+#include "framework/base/file.h"
 #include "planner/forward_pass.h"
 
 #include <inttypes.h>

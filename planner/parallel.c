@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/proto/message.h"
 #include "framework/proto/prototxt.h"
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "comm/collective/blocking.h"
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"

@@ -1,6 +1,5 @@
 #include "runtime/team_wait.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <omp.h>
 #include <pthread.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/thread.h"
 
@@ -84,8 +84,8 @@ static int64_t waited_in_all(void)
     DIR *tasks = opendir("/proc/self/task");
     int64_t sum = (tasks != NULL) ? 0 : -1;
 
-    for (struct dirent *e; (tasks != NULL) && ((e = readdir(tasks)) != NULL);) {
-        int64_t one = (e->d_name[0] != '.') ? waited_by(e->d_name) : 0;
+    for (const char *name; (name = ct_folder_next(tasks, NULL)) != NULL;) {
+        int64_t one = waited_by(name);
 
         if (one > 0) sum += one;
     }

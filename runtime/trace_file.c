@@ -1,3 +1,4 @@
+#include "framework/base/file.h"
 #include "runtime/call.h"
 #include "comm/collective/blocking.h"
 

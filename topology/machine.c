@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "framework/base/file.h"
 #include "topology/names.h"
 
 void ct_machine_destroy(ct_machine *machine)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "framework/base/name_map.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/prototxt.h"

@@ -7,6 +7,7 @@
 
 #include "cli/bench/bench.h"
 #include "framework/base/clock.h"
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/sort.h"
 #include "planner/forward_pass.h"

@@ -5,6 +5,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/verb.h"
+#include "framework/base/file.h"
 
 #define COMM  "bench comm"
 #define CODEC "bench codec"

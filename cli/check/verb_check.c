@@ -7,6 +7,7 @@
 #include "cli/check/check.h"
 #include "cli/plan/plan_job.h"
 #include "cli/verb.h"
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/solver/solver.h"

@@ -10,6 +10,7 @@
 #include "cli/verb.h"
 #include "framework/base/file_lock.h"
 #include "framework/base/option.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
 #include "framework/data/convert_sink.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/verb.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/net/net.h"
 #include "framework/snapshot/h5.h"

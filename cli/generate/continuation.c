@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/data/words.h"
 #include "framework/text/unicode.h"

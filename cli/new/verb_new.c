@@ -1,5 +1,4 @@
 /* cortado new: a folder with net, solver and job file of a model, fitted to a data set. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 
 #include "cli/new/new.h"
 #include "cli/verb.h"
+#include "framework/base/file.h"
 #include "framework/data/convert.h"
 #include "framework/data/reader.h"
 #include "framework/data/writer.h"
@@ -75,10 +75,9 @@ static ct_status fail_model(const char *models, const char *name)
     char *copy[256];
     int n = 0;
     DIR *dir = opendir(models);
-    struct dirent *e;
 
-    while ((dir != NULL) && (n < 256) && ((e = readdir(dir)) != NULL))
-        if ((e->d_name[0] != '.') && ((copy[n] = strdup(e->d_name)) != NULL)) {
+    for (const char *at; (n < 256) && ((at = ct_folder_next(dir, NULL)) != NULL);)
+        if ((at[0] != '.') && ((copy[n] = strdup(at)) != NULL)) {
             known[n] = copy[n];
             n++;
         }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/onnx/onnx_impl.h"
+#include "framework/base/file.h"
 #include "framework/proto/message.h"
 
 /* ---- fields */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/plan/plan.h"
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/log.h"
 #include "planner/memory_tiers.h"

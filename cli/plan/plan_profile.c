@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/plan/plan_job.h"
+#include "framework/base/file.h"
 
 /* A file's times: seconds of each layer of the plan's net, both directions. */
 typedef struct profile {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/plan/plan.h"
+#include "framework/base/file.h"
 #include "planner/solver_json.h"
 
 ct_status ct_plan_write_json(const char *to, const ct_text *json)

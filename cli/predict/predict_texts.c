@@ -11,6 +11,7 @@
 #include "cli/generate/continuation.h"
 #include "cli/predict/predict.h"
 #include "framework/base/json_writer.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/net/graph.h"
 #include "framework/proto/upgrade.h"

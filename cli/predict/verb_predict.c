@@ -12,6 +12,7 @@
 #include "cli/generate/word_net.h"
 #include "cli/predict/predict.h"
 #include "framework/base/json.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/image_list.h"
 #include "framework/proto/upgrade.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "framework/base/sort.h"
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 #include "framework/solver/update_rule.h"
 
 enum {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/report/box_example.h"
+#include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/data/net_set.h"
 #include "framework/proto/upgrade.h"

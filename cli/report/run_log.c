@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cli/report/run_data.h"
+#include "framework/base/file.h"
 #include "framework/base/log.h"
 
 enum { MOST_NETS = 1000 };

@@ -4,6 +4,7 @@
 
 #include "cli/report/page.h"
 #include "cli/verb.h"
+#include "framework/base/file.h"
 
 static ct_status write_page(const ct_run_data *run, int n_run, const char *file)
 {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/scale/scale.h"
+#include "framework/base/file.h"
 
 /* ---- why a run failed: the first error line of its log, or the last line that says anything */
 

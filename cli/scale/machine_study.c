@@ -12,6 +12,7 @@
 #include "cli/scale/step_model.h"
 #include "comm/collective/coll.h"
 #include "framework/base/clock.h"
+#include "framework/base/file.h"
 #include "framework/base/hash.h"
 #include "framework/proto/prototxt.h"
 #include "runtime/config/config.h"

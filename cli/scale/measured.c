@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "runtime/config/features.h"
 #include "cli/scale/scale.h"
 #include "planner/parallel.h"

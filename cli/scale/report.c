@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "framework/base/file.h"
 #include "runtime/config/features.h"
 #include "cli/scale/report.h"
 #include "cli/scale/scale.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/scale/report.h"
+#include "framework/base/file.h"
 #include "framework/report/chart.h"
 
 enum { MOST_CONFIG = 64, MOST_SERIES = MOST_CONFIG * (CT_N_KIND + 1) + 2, MOST_RANKS = 256 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/scale/report.h"
+#include "framework/base/file.h"
 #include "framework/base/sort.h"
 
 const char *ct_report_mark(ct_kind kind)

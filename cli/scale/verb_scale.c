@@ -1,5 +1,4 @@
 /* cortado scale: reads what is asked, has it run, and has the report written. */
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/scale/scale.h"
+#include "framework/base/file.h"
 #include "runtime/config/features.h"
 
 /* ---- lists: numbers */
@@ -253,8 +253,8 @@ static int list_names(char folder[MAX_FOLDER][600], int n_folder, char name[MAX_
     for (int f = 0; f < n_folder; f++) {
         DIR *d = opendir(folder[f]);
 
-        for (struct dirent *e; (d != NULL) && (n < MAX_NAME) && ((e = readdir(d)) != NULL);) {
-            if (e->d_name[0] != '.') snprintf(name[n++], 64, "%.63s", e->d_name);
+        for (const char *at; (n < MAX_NAME) && ((at = ct_folder_next(d, NULL)) != NULL);) {
+            if (at[0] != '.') snprintf(name[n++], 64, "%.63s", at);
         }
         if (d != NULL) closedir(d);
     }

@@ -10,6 +10,7 @@
 
 #include "cli/scale/scale.h"
 #include "cli/simulate/sim_setup.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 
 ct_status ct_simulator_find(const char *self, char *out)

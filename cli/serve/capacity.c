@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "framework/base/json_writer.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 
 /* Bytes, tokens and seconds. */

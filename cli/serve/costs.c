@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "runtime/call.h"
 
 #define MEASURE_S 1.5 /* at the start */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/sweep/sweep.h"
+#include "framework/base/file.h"
 #include "framework/base/json.h"
 #include "framework/snapshot/set_files.h"
 #include "runtime/run_folder.h"

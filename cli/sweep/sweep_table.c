@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "cli/sweep/sweep.h"
 

@@ -6,6 +6,7 @@
 #include "cli/scale/scale.h"
 #include "cli/sweep/sweep.h"
 #include "cli/verb.h"
+#include "framework/base/file.h"
 
 /* ---- rounds */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/time/time_result.h"
+#include "framework/base/file.h"
 #include "framework/net/engine_plan.h"
 #include "framework/net/team_clock.h"
 #include "framework/report/chart.h"

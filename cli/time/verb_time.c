@@ -8,6 +8,7 @@
 #include "cli/time/time_result.h"
 #include "cli/verb.h"
 #include "framework/base/clock.h"
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/sort.h"
 #include "framework/net/net.h"

@@ -9,6 +9,7 @@
 
 #include "cli/train/test_report.h"
 #include "framework/base/json_writer.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/augment/boxes.h"
 #include "framework/net/graph.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "framework/base/json_writer.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/reader.h"
 #include "framework/net/graph.h"

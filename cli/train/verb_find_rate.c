@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "cli/train/rate_curve.h"
 #include "cli/verb.h"

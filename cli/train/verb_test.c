@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "cli/train/box_report.h"
 #include "cli/train/test_report.h"

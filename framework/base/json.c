@@ -1,4 +1,5 @@
 #include "framework/base/json.h"
+#include "framework/base/file.h"
 
 #include <limits.h>
 #include <stdlib.h>

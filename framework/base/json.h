@@ -39,9 +39,6 @@ double ct_json_number(const json_t *o, const char *name, double otherwise);
 int ct_json_int(const json_t *o, const char *name, int otherwise);
 /** The text at a member, likewise. It belongs to o. */
 const char *ct_json_text(const json_t *o, const char *name, const char *otherwise);
-/** ct_text_add_json() of n bytes, which may be NULL where n is 0. Whole characters stay as they
- * are, control characters are escaped, bytes that are no UTF-8 become U+FFFD. */
-void ct_text_add_json_bytes(ct_text *t, const char *bytes, size_t n);
 /** Appends bytes as base64 (RFC 4648, section 4), as JSON and HTML hold them. */
 void ct_text_add_base64(ct_text *t, const void *bytes, size_t n);
 

@@ -1,7 +1,6 @@
 /* Images with annotations: Caffe-SSD's AnnotatedDatum of image files and PASCAL VOC's XML files. A
  * team reads and decodes a few images at a time; they are written in the order of the list. */
 #include <omp.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "framework/base/name_map.h"
 #include "framework/base/rng.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/augment/boxes.h"
 #include "framework/data/convert_sink.h"
@@ -155,24 +155,26 @@ static ct_status read_all(work *w)
     char **name = NULL;
     int64_t n = 0;
     ct_status status = CT_OK;
-    struct dirent *d;
+    int reason = 0;
     DIR *dir;
 
     snprintf(path, sizeof(path), "%s" ANNOTATIONS, w->root);
     dir = opendir(path);
     if (dir == NULL) return CT_FAIL(CT_ERR_IO, "cannot read %s: %s", path, strerror(errno));
-    while ((status == CT_OK) && ((d = readdir(dir)) != NULL)) {
+    for (const char *at; (status == CT_OK) && ((at = ct_folder_next(dir, &reason)) != NULL);) {
         char **grown;
 
-        if ((d->d_name[0] == '.') || !ct_text_ends_with(d->d_name, ".xml")) continue;
+        if ((at[0] == '.') || !ct_text_ends_with(at, ".xml")) continue;
         grown = realloc(name, (size_t)(n + 1) * sizeof(*name));
         if (grown != NULL) name = grown;
-        if ((grown == NULL) || ((name[n] = strndup(d->d_name, strlen(d->d_name) - 4)) == NULL))
+        if ((grown == NULL) || ((name[n] = strndup(at, strlen(at) - 4)) == NULL))
             status = CT_FAIL(CT_ERR_NOMEM, "no memory for a list of images");
         else
             n++;
     }
     closedir(dir);
+    if ((status == CT_OK) && (reason != 0))
+        status = CT_FAIL(CT_ERR_IO, "cannot read %s: %s", path, strerror(reason));
     if (n > 0) qsort(name, (size_t)n, sizeof(*name), by_bytes);
     for (int64_t i = 0; i < n; i++) {
         if (status == CT_OK) status = add_name(w, name[i]);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "framework/base/log.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/convert_sink.h"
 #include "framework/data/text_parts.h"

@@ -4,6 +4,7 @@
 
 #include "framework/base/file_map.h"
 #include "framework/base/log.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/convert_sink.h"
 #include "framework/data/text_parts.h"

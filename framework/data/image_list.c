@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "framework/base/log.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 
 /* Splits "path label" in place. */

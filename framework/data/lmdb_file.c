@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 
 /* A page begins with its number, a pad, flags, and where its free space lies (or, on overflow

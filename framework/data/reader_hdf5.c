@@ -9,6 +9,7 @@
 
 #include "framework/base/hdf5.h"
 #include "framework/base/status.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/reader.h"
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/rng.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/loader.h"
 

@@ -1,10 +1,11 @@
 #include "framework/data/text_parts.h"
 
-#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/writer.h"
 
@@ -46,14 +47,15 @@ static ct_status find_in_folder(const ct_convert_options *o, const char *suffix,
                                 ct_text_parts *parts)
 {
     DIR *dir = opendir(o->from);
+    int reason = (dir != NULL) ? 0 : errno;
     ct_status status = CT_OK;
-    struct dirent *e;
 
-    if (dir == NULL) return CT_FAIL(CT_ERR_IO, "cannot read the folder %s", o->from);
-    while ((status == CT_OK) && ((e = readdir(dir)) != NULL))
-        status = take_name(o, suffix, e->d_name, parts);
-    closedir(dir);
+    for (const char *name; (status == CT_OK) && ((name = ct_folder_next(dir, &reason)) != NULL);)
+        status = take_name(o, suffix, name, parts);
+    if (dir != NULL) closedir(dir);
     CT_TRY(status);
+    if (reason != 0)
+        return CT_FAIL(CT_ERR_IO, "cannot read the folder %s: %s", o->from, strerror(reason));
     if (parts->from[CT_TEXT_TRAIN] == NULL)
         return CT_FAIL(CT_ERR_IO, "%s has no text *train*.txt", o->from);
     return (list != NULL) ? join(o->to, list, "", &parts->list) : CT_OK;

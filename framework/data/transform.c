@@ -7,7 +7,7 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 #include "framework/data/augment/augment.h"
 #include "framework/data/augment/draw.h"
 #include "framework/proto/message.h"

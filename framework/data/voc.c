@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 
 #define MOST_PIXELS 1e9 /* of a corner, which becomes a float */
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 
 enum { MAX_PLACE = 1 << 20 };
 

@@ -9,7 +9,7 @@
 
 #include "framework/base/hash.h"
 #include "framework/base/hdf5.h"
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 
 /* ---- reading */
 

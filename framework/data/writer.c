@@ -1,6 +1,5 @@
 #include "framework/data/writer.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 
 void ct_path_remove(const char *path)
@@ -15,18 +15,14 @@ void ct_path_remove(const char *path)
     /* a link is removed, not the files of the folder that it leads to */
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = (fd >= 0) ? fdopendir(fd) : NULL;
-    struct dirent *e;
 
     if (dir == NULL) {
         if (fd >= 0) close(fd);
         unlink(path);
         return;
     }
-    while ((e = readdir(dir)) != NULL) {
-        if ((strcmp(e->d_name, ".") != 0) && (strcmp(e->d_name, "..") != 0)) {
-            unlinkat(dirfd(dir), e->d_name, 0);
-        }
-    }
+    for (const char *name; (name = ct_folder_next(dir, NULL)) != NULL;)
+        unlinkat(dirfd(dir), name, 0);
     closedir(dir);
     rmdir(path);
 }

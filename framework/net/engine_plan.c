@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/file.h"
 #include "framework/base/memory.h"
 #include "framework/tensor/device.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "framework/base/file.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/reader.h"
 

@@ -1,5 +1,4 @@
 /* Event files for TensorBoard. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/report/report.h"
 
 #define NAME_BEGIN "events.out.tfevents."
@@ -147,12 +147,14 @@ ct_status ct_event_file_write(ct_event_file *f, int64_t step, const ct_text *sum
 ct_status ct_report_spare_events(const char *folder, const char *more)
 {
     DIR *d = opendir(folder);
+    int reason = ((d != NULL) || (errno == ENOENT)) ? 0 : errno;
     bool any = false;
 
-    if (d == NULL) return CT_OK;
-    for (const struct dirent *e; !any && ((e = readdir(d)) != NULL);)
-        any = (strncmp(e->d_name, NAME_BEGIN, strlen(NAME_BEGIN)) == 0);
-    closedir(d);
+    for (const char *name; !any && ((name = ct_folder_next(d, &reason)) != NULL);)
+        any = (strncmp(name, NAME_BEGIN, strlen(NAME_BEGIN)) == 0);
+    if (d != NULL) closedir(d);
+    if (reason != 0)
+        return CT_FAIL(CT_ERR_IO, "cannot list the events of %s: %s", folder, strerror(reason));
     if (!any) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG,
                    "%s holds the events of an earlier run: --overwrite has readers drop them%s",

@@ -28,7 +28,7 @@ typedef struct ct_report_options {
 /** CT_ERR_CONFIG, logged, where path is a file that is not empty: the metrics of an earlier run.
  *  more: what else than --overwrite helps, behind it; "": nothing. Rank 0 calls it. */
 ct_status ct_report_spare(const char *path, const char *more);
-/** The same of a folder of event files. */
+/** The same of a folder of event files. CT_ERR_IO, logged: what is in it cannot be seen. */
 ct_status ct_report_spare_events(const char *folder, const char *more);
 /** Replaces the file, or appends to it. */
 ct_status ct_report_create(const ct_report_options *options, ct_report **report_p);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 
 void ct_disk_open(ct_disk_file *d, const char *path, int64_t from)
 {

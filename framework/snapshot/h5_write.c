@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "framework/base/hdf5.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/disk_file.h"
 #include "framework/snapshot/h5.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/proto/message.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/disk_file.h"

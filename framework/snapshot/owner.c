@@ -1,7 +1,6 @@
 #include "framework/snapshot/owner.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "framework/base/log.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/base/thread.h"
 #include "framework/snapshot/set_files.h"
@@ -359,13 +359,12 @@ static void remove_left(const char *prefix, const char *what, const ct_owner_id 
 
     ct_text_add(&begin, "%s.%s", (slash != NULL) ? slash + 1 : prefix, what);
     add_place(&begin, me);
-    for (const struct dirent *e; (d != NULL) && !begin.failed && ((e = readdir(d)) != NULL);) {
+    for (const char *name; !begin.failed && ((name = ct_folder_next(d, NULL)) != NULL);) {
         char *path;
 
-        if ((strncmp(e->d_name, begin.text, begin.length) != 0) ||
-            !is_of_gone(e->d_name + begin.length))
+        if ((strncmp(name, begin.text, begin.length) != 0) || !is_of_gone(name + begin.length))
             continue;
-        path = ct_path_beside(prefix, e->d_name);
+        path = ct_path_beside(prefix, name);
         if (path != NULL) (void)unlink(path);
         free(path);
     }

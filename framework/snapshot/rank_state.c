@@ -1,3 +1,4 @@
+#include "framework/base/file.h"
 #include "framework/snapshot/snapshot_impl.h"
 
 #include <math.h>

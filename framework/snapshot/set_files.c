@@ -1,7 +1,6 @@
 #include "framework/snapshot/set_files.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/snapshot.h"
 
@@ -140,19 +140,11 @@ static int each_file(const char *prefix, visit_fn visit, void *ctx)
     DIR *d = (directory != NULL) ? opendir(directory) : NULL;
     int reason = (directory == NULL) ? ENOMEM : ((d != NULL) || (errno == ENOENT)) ? 0 : errno;
 
-    while (d != NULL) {
-        const struct dirent *e;
+    for (const char *name; (name = ct_folder_next(d, &reason)) != NULL;) {
         int64_t iteration;
         const char *suffix;
 
-        errno = 0;
-        e = readdir(d);
-        if (e == NULL) {
-            reason = errno;
-            break;
-        }
-        if (parse_name(prefix, e->d_name, &iteration, &suffix))
-            visit(ctx, iteration, suffix, e->d_name);
+        if (parse_name(prefix, name, &iteration, &suffix)) visit(ctx, iteration, suffix, name);
     }
     if (d != NULL) closedir(d);
     free(directory);

@@ -1,3 +1,4 @@
+#include "framework/base/file.h"
 #include "framework/snapshot/snapshot.h"
 
 #include <errno.h>

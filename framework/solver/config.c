@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/owner.h"
 #include "framework/snapshot/set_files.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/text/tokenizer_private.h"
 
 enum { SHOWN = 80 /* bytes of a text in a message */ };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/gguf.h"
 #include "framework/text/tokenizer_private.h"
 #include "framework/text/unicode.h"

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "framework/text/tokenizer_private.h"
 #include "framework/text/unicode.h"

@@ -8,7 +8,7 @@
 #include "layers/types/loss.h"
 #include "framework/math/math.h"
 #include "framework/base/memory.h"
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 #include "framework/proto/message.h"
 
 /* ---- HingeLoss, one against all: of each score, by how much it misses 1 on its side (the label's

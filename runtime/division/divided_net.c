@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "framework/base/hash.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/parts.h"
 #include "framework/snapshot/snapshot.h"

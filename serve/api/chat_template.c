@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/gguf.h"
 
 /* What stands around a message of `role`: open, role, middle, content, close. Special tokens are

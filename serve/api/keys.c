@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 
 struct ct_api_keys {
     int n;

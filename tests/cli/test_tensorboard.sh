@@ -66,6 +66,6 @@ reads overwritten tb2 m2.jsonl 16
 # ---- what is wrong
 runs no_place 3 'cannot make the folder nowhere/tb for events: No such file' $train --tensorboard=nowhere/tb --set=snapshot_prefix=y
 echo >file
-runs a_file 3 'file/events.out.tfevents.*: Not a directory' $train --tensorboard=file --set=snapshot_prefix=y
+runs a_file 3 'cannot list the events of file: Not a directory' $train --tensorboard=file --set=snapshot_prefix=y
 runs of_train 2 'option --tensorboard belongs to: train' "$CORTADO" test --tensorboard=tb --model=net.prototxt --weights=s1_iter_10.caffemodel.h5
 finish

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/hdf5.h"
 #include "framework/base/memory.h"
 #include "framework/data/reader.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/hdf5.h"
 #include "framework/snapshot/snapshot_impl.h"
 #include "tests/fuzz/broken_hdf5.h"

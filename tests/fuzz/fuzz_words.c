@@ -7,6 +7,7 @@
 
 #include "framework/data/class_names.h"
 #include "framework/data/convert.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/loader.h"
 #include "framework/data/stripes.h"

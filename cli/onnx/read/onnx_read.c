@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/onnx/read/onnx_read.h"
+#include "framework/base/file.h"
 #include "framework/base/memory.h"
 #include "framework/proto/message.h"
 #include "framework/proto/prototxt.h"

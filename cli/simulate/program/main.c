@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "cli/simulate/program/sim.h"
 #include "cli/simulate/sim_setup.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "tests/log_capture.h"
 #include "topology/names.h"
 #include "topology/topo.h"

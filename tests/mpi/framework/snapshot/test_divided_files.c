@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 #include "runtime/job.h"
 
 static char directory[64]; /* rank 0's */

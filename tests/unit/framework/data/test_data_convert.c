@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/base/memory.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
 #include "framework/data/reader.h"

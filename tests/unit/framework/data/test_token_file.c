@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 #include "framework/data/token_file.h"
 #include "tests/data_files.h"
 #include "tests/log_capture.h"

@@ -1,6 +1,7 @@
 /* Plans of engines: what is chosen by pretended times, what their text holds, and what is refused.
  */
 #include "tests/test.h"
+#include "framework/base/file.h"
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
 

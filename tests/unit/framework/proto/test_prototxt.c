@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/rng.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/prototxt.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/proto/upgrade.h"
 #include "framework/solver/solver.h"
 #include "tests/log_capture.h"

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/proto/upgrade.h"
 #include "tests/log_capture.h"
 

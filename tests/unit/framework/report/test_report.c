@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/report/report.h"
 

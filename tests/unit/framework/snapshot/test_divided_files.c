@@ -1,6 +1,7 @@
 /* Files of nets that several ranks have parts of: the bytes of those that one rank writes, and any
  * division reads those of any other. */
 #include "tests/test.h"
+#include "framework/base/file.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/snapshot_impl.h"
 #include "tests/forge_hdf5.h"

@@ -1,6 +1,7 @@
 /* Weights and solver states in files of others' making: Caffe's own (tests/golden/caffe), NumPy's,
  * and what comes back from there. */
 #include "tests/test.h"
+#include "framework/base/file.h"
 #include "tests/solver_harness.h"
 
 #include <float.h>

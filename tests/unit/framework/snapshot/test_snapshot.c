@@ -1,6 +1,7 @@
 /* Sets of snapshot files: round trips, damage, killed writers, other nets, other numbers of ranks.
  */
 #include "tests/test.h"
+#include "framework/base/file.h"
 #include "tests/solver_harness.h"
 
 #include <math.h>

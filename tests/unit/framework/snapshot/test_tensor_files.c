@@ -1,6 +1,7 @@
 /* Weights in .safetensors and GGUF: forged and damaged files, others' names in nets, what is
  * missing. Values against the packages that others use: tests/cli/test_tensors.sh. */
 #include "tests/test.h"
+#include "framework/base/file.h"
 #include "tests/solver_harness.h"
 
 #include <inttypes.h>

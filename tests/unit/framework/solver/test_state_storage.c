@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/solver/solver_private.h"
 #include "framework/tensor/storage_ring.h"

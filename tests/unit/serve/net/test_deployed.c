@@ -4,7 +4,7 @@
 #include "tests/layer_harness.h"
 #include "tests/log_capture.h"
 
-#include "framework/base/text.h"
+#include "framework/base/file.h"
 #include "framework/proto/upgrade.h"
 #include "framework/snapshot/model.h"
 #include "serve/net/deployed.h"

@@ -5,6 +5,7 @@
 #include "tests/layer_harness.h"
 #include "tests/log_capture.h"
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/proto/upgrade.h"
 #include "serve/net/image_model.h"

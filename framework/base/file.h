@@ -1,0 +1,42 @@
+/** @file file.h  Files read and written whole, their names, and the names in a folder. */
+#ifndef CT_FILE_H
+#define CT_FILE_H
+
+#include <dirent.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "framework/base/status.h"
+#include "framework/base/text.h"
+
+/** What follows the last slash. */
+const char *ct_path_base(const char *path);
+
+/** Reads a whole file; *data_p is NUL-terminated beyond *size_p and freed by the caller with
+ *  free(). Errors: CT_ERR_IO, logged with the reason. */
+ct_status ct_file_read(const char *path, char **data_p, size_t *size_p);
+/** The same of a file that people write, or that describes something: beyond CT_MOST_SETTINGS bytes
+ *  CT_ERR_DATA, logged, and nothing is read. */
+ct_status ct_settings_read(const char *path, char **data_p, size_t *size_p);
+#define CT_MOST_SETTINGS ((int64_t)256 << 20)
+/** Appends PATH.WORD.PROCESS-HOST: the number of this process, and 32 bits of a hash of its host's
+ *  name, so that other processes, also on other hosts, call their files otherwise. */
+void ct_path_add_own(ct_text *t, const char *path, const char *word);
+/** Makes a file under a temporary name and opens it to write. What has the name already, a link or
+ *  what a killed process left, is removed and never written through. -1, NULL: errno says why. */
+int ct_file_create(const char *path);
+FILE *ct_file_create_stream(const char *path);
+/** CT_ERR_IO, logged, where ct_file_write() would fail for want of the folder or of rights: asked
+ *  before the work whose result is to be written. */
+ct_status ct_file_check_writable(const char *path);
+/** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO. */
+ct_status ct_file_write(const char *path, const void *data, size_t size);
+
+/** The next name in a folder, "." and ".." left out; it stays until the next call. NULL: there is
+ *  none, and *reason_p is 0; or the file system failed, so that there may be more, and *reason_p is
+ *  the errno. reason_p may be NULL. d may be, too: what could not be opened has no names, and
+ *  *reason_p stays. */
+const char *ct_folder_next(DIR *d, int *reason_p);
+
+#endif
