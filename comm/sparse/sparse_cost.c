@@ -273,9 +273,10 @@ static void among_s(const ct_sparse_allreduce_model *m, const group *g,
         allgather_s(m, g, n, k, form, out);
 }
 
+/* Ranks of a node, of unlike ones in the mean; every node has one. */
 static int lanes_of(const ct_sparse_allreduce_model *m)
 {
-    return (m->lanes.m > 0) ? m->flat.m / m->lanes.m : 1;
+    return m->flat.m / m->lanes.m;
 }
 
 ct_sparse_allreduce_kind ct_sparse_allreduce_model_inner(const ct_sparse_allreduce_model *m,
@@ -283,7 +284,7 @@ ct_sparse_allreduce_kind ct_sparse_allreduce_model_inner(const ct_sparse_allredu
 {
     ct_sparse_allreduce_kind best = CT_SPARSE_ALLREDUCE_ALLGATHER;
     double least = DBL_MAX;
-    int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1;
+    int lanes = lanes_of(m);
 
     for (int kind = CT_SPARSE_ALLREDUCE_ALLGATHER; kind < CT_SPARSE_ALLREDUCE_HIER; ++kind) {
         ct_sparse_allreduce_seconds s;
@@ -311,8 +312,8 @@ static void add_node_s(const ct_sparse_allreduce_model *m, int64_t slice, double
 void ct_sparse_allreduce_model_two_hops_s(const ct_sparse_allreduce_model *m, int64_t n,
                                           double bytes, ct_sparse_allreduce_seconds *out)
 {
-    int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1, nodes = m->lanes.m;
-    double part = bytes / lanes / ((nodes > 0) ? nodes : 1);
+    int lanes = lanes_of(m), nodes = m->lanes.m;
+    double part = bytes / lanes / nodes;
     int64_t each = n / lanes;
 
     *out = (ct_sparse_allreduce_seconds){
@@ -325,7 +326,7 @@ void ct_sparse_allreduce_model_hier_s(const ct_sparse_allreduce_model *m,
                                       ct_sparse_allreduce_kind inner, int64_t n, int64_t k,
                                       ct_payload_form form, ct_sparse_allreduce_seconds *out)
 {
-    int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1;
+    int lanes = lanes_of(m);
     int64_t slice = n / lanes, share = ct_sparse_allreduce_share(k, lanes), filled = share;
 
     among_s(m, &m->lanes, inner, slice, share, form, out);
@@ -353,7 +354,7 @@ int64_t ct_sparse_allreduce_model_hier_bytes(const ct_sparse_allreduce_model *m,
                                              ct_sparse_allreduce_kind inner, int64_t n, int64_t k,
                                              ct_payload_form form)
 {
-    int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1, nodes = m->lanes.m;
+    int lanes = lanes_of(m), nodes = m->lanes.m;
     int64_t slice = n / lanes, share = ct_sparse_allreduce_share(k, lanes), filled = share;
 
     if (inner == CT_SPARSE_ALLREDUCE_ALLGATHER)
