@@ -13,9 +13,10 @@ seed of the piece draws the fault, its moment (from half of --every to one and a
  * disk: a call on the sets fails: no space, an I/O error. 3, or the job goes on (a line of its log); then a kill ends the piece.
 Right is a piece that ends with such a code, whose losses have, iteration by iteration, the digits of the run without faults; and that
 loses no more than what came behind the newest set. A row of the class growth is a piece of at least GROWTH_S seconds: the memory of a rank
-at its end, less what it had after a quarter, may be at most GROWTH_KIB; but for a piece that begins without a set, and so
-makes its first sets and removes its first one. The run without faults is made first, for as many iterations
-as pieces reach, and its losses are kept in RESULTS.losses. Several soaks with as many ranks, side by side, may share it: PATH.losses.
+at its end, less what it had after a quarter and behind the first set of the piece, may be at most GROWTH_KIB; but for a piece that
+begins without a set, and so makes its first sets and removes its first one. The run without faults is made first, for as many
+iterations as pieces reach, and its losses are kept in RESULTS.losses. Several soaks with as many ranks, side by side, may share it:
+PATH.losses.
 --seconds is the time of pieces of this call; a later call goes on where RESULTS ends, with the sets in RESULTS.job.
 """
 import fcntl
@@ -31,7 +32,7 @@ import time
 import job
 
 SNAPSHOT, USUAL, DISPLAY, BATCH = 500, 10000, 20, 240  # iterations; of the run without faults; samples
-WATCHDOG_S, GROWTH_S, GROWTH_KIB = 3, 45.0, 512
+WATCHDOG_S, GROWTH_S, GROWTH_KIB = 3, 45.0, 64
 SOLVER = f"""net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005 average_loss: 7 max_iter: %d
 display: {DISPLAY} snapshot: {SNAPSHOT} snapshot_keep: 3 snapshot_prefix: "sets/s" solver_mode: CPU random_seed: 7 deterministic: true
 watchdog_seconds: {WATCHDOG_S} snapshot_after_train: false
@@ -107,11 +108,12 @@ class Soak:
         faults = {"FAULT": f"{draw.randrange(1, 2000)} {draw.choice((5, 28))}"} if what == "disk" else {}
         j = self.start(ENDLESS, "solver.prototxt", **faults)
         begun = self.wait_for_steps(j)
-        start, resident = time.monotonic(), []
+        start, since, resident = time.monotonic(), 0.0, []
         while j.process.poll() is None and (took := time.monotonic() - start) < after:
-            if took > after / 4 * (1 + 3 * len(resident)):
+            if not resident and took > after / 4 and self.has_made_a_set(begun, j):
+                since = took
                 resident.append(self.resident(j))
-            time.sleep(0.02)
+            time.sleep(0.1)
         took = time.monotonic() - start
         resident.append(self.resident(j))
         ended_by_disk = j.process.poll() is not None
@@ -130,8 +132,12 @@ class Soak:
         if begun and len(resident) == 2 and None not in resident and took >= GROWTH_S and not ended_by_disk:
             more = max(b - a for a, b in zip(*resident))
             self.results.add("growth", f"{self.ranks} ranks, seed {self.seed}, piece {k}", [0], 0,
-                             "" if more <= GROWTH_KIB else f"{more} KiB in {0.75 * took:.0f} s", f"{more} KiB")
+                             "" if more <= GROWTH_KIB else f"{more} KiB", f"{more} KiB in {took - since:.0f} s")
         self.reached = max(self.reached, max(found, default=0))
+
+    def has_made_a_set(self, begun, j):
+        """Since the piece began: a set takes memory that stays, for the next one."""
+        return begun is not None and max(losses(j.log()), default=0) > (begun // SNAPSHOT + 1) * SNAPSHOT
 
     def resident(self, j):
         """KiB of each rank that are no file's, swapped out or not; None where one is gone."""
