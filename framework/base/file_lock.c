@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,25 +20,48 @@ static bool is_busy(int why)
     return (why == EAGAIN) || (why == EACCES);
 }
 
-/* A number below 1 is that of a process which this one cannot see. */
-static ct_status refuse(const char *path, long process)
-{
-    char host[64] = "?";
+typedef struct holder {
+    char host[64];
+    long process;
+} holder;
 
-    if (process < 1)
-        return CT_FAIL(CT_ERR_CONFIG, "%s belongs to another job that runs, on another host", path);
-    (void)gethostname(host, sizeof(host) - 1);
-    return CT_FAIL(CT_ERR_CONFIG, "%s belongs to another job that runs: host %s, process %ld", path,
-                   host, process);
+/* A lock file says who has it, for those who cannot see that process. */
+static void write_holder(int fd)
+{
+    holder me = { .process = (long)getpid() };
+    char text[128];
+    int n;
+
+    (void)gethostname(me.host, sizeof(me.host) - 1);
+    n = snprintf(text, sizeof(text), "host %s process %ld\n", me.host, me.process);
+    if (pwrite(fd, text, (size_t)n, 0) == n) (void)!ftruncate(fd, n);
 }
 
-/* Who has the lock; CT_OK: nobody, or nobody can say. */
+/* Any file may be asked: most say nothing of the kind. */
+static bool read_holder(int fd, holder *it)
+{
+    char text[128];
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+
+    text[(n > 0) ? n : 0] = '\0';
+    return sscanf(text, "host %63[A-Za-z0-9._-] process %ld", it->host, &it->process) == 2;
+}
+
+/* Who has the lock; CT_OK: nobody, or nobody can say. The system's number of a process that this
+ * one cannot see is below 1. */
 static ct_status ask(int fd, const char *path)
 {
-    struct flock it = whole();
+    struct flock lock = whole();
+    holder it = { .host = "?" };
 
-    if ((fcntl(fd, F_GETLK, &it) != 0) || (it.l_type == F_UNLCK)) return CT_OK;
-    return refuse(path, (long)it.l_pid);
+    if ((fcntl(fd, F_GETLK, &lock) != 0) || (lock.l_type == F_UNLCK)) return CT_OK;
+    it.process = (long)lock.l_pid;
+    if (it.process >= 1)
+        (void)gethostname(it.host, sizeof(it.host) - 1);
+    else if (!read_holder(fd, &it))
+        return CT_FAIL(CT_ERR_CONFIG, "%s belongs to another job that runs, on another host", path);
+    return CT_FAIL(CT_ERR_CONFIG, "%s belongs to another job that runs: host %s, process %ld", path,
+                   it.host, it.process);
 }
 
 ct_status ct_file_lock(int fd, const char *path)
@@ -109,6 +133,7 @@ ct_status ct_lock_file_take(const char *path, bool wait, ct_lock_file *l)
         if ((status != CT_OK) || is_there(l)) break;
         close(l->fd);
     }
+    if ((status == CT_OK) && (l->fd >= 0)) write_holder(l->fd);
     if (status == CT_OK) return CT_OK;
     if (l->fd >= 0) close(l->fd);
     free(l->path);

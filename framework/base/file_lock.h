@@ -13,12 +13,13 @@
 #include "framework/base/status.h"
 
 /** Locks a regular file that is open for writing. CT_ERR_CONFIG, logged with host and process:
- *  another process has it. Files of other kinds take no lock. */
+ *  another process has it; of one that this process cannot see, as on another host, a lock file
+ *  alone knows these. Files of other kinds take no lock. */
 ct_status ct_file_lock(int fd, const char *path);
 /** The same error, where another process has locked the file; takes nothing. CT_OK without one. */
 ct_status ct_file_lock_ask(const char *path);
 
-/** A file PATH.tmp.lock, for a path that nobody may open before it is whole. */
+/** A file PATH.tmp.lock, for a path that nobody may open before it is whole. It says who has it. */
 typedef struct ct_lock_file {
     int fd; /* -1: none */
     char *path;

@@ -429,7 +429,7 @@ ct_status ct_owner_take(const char *prefix, const ct_owner_options *options, ct_
     if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the owner of snapshots");
     ct_owner_self(&self);
     if (options->id != NULL) self = *options->id;
-    o->touch_s = (options->touch_s > 0.0) ? options->touch_s : 5.0;
+    o->touch_s = (options->touch_s > 0.0) ? options->touch_s : 3.0;
     o->limit_s = (options->limit_s > 0.0) ? options->limit_s : 60.0;
     o->fd = -1;
     status = create_mine(o, prefix, &self);

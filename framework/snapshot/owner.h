@@ -28,7 +28,7 @@ typedef struct ct_owner_id {
 
 typedef struct ct_owner_options {
     const ct_owner_id *id;                        /* NULL: this process */
-    double touch_s;                               /* 0: 5 s   */
+    double touch_s;                               /* 0: 3 s   */
     double limit_s;                               /* 0: 60 s  */
     void (*waiting)(void *ctx, const char *what); /* called while it waits; may be NULL */
     void *ctx;

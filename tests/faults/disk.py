@@ -12,10 +12,10 @@ full, dead or read-only from there on. A mode takes --most of these cases, evenl
  * leave nothing under a final name but what a run without a fault leaves there, byte for byte,
  * leave no temporary file, where the disk lets it remove one;
  * and `train --snapshot=auto` must go on then without a fault, from the newest set whose name was there, to the same checksum.
-Where only a file cannot be removed, or a line not get into a run's log.txt (stderr has it), the command may go on to 0, with the files
-of a run without a fault. So it may after a failed close of the file that says who owns a prefix, of a file without a name
-any more, or of one that is synced once more behind it, as where LMDB closes one. And where HDF5 looks whether a file is there,
-and then makes it.
+Where only a file cannot be removed, a lock file not say who has it, or a line not get into a run's log.txt (stderr has it), the
+command may go on to 0, with the files of a run without a fault. So it may after a failed close of the file that says who owns a
+prefix, of a file without a name any more, or of one that is synced once more behind it, as where LMDB closes one. And where HDF5 looks
+whether a file is there, and then makes it.
 """
 import errno
 import hashlib
@@ -168,7 +168,8 @@ class Mode:
         synced = any(c[0] > number and c[1] == "S" and c[3] == path for c in calls)
         unwritten = kind == "X" and (synced or re.search(r"\.owner|\.probe| \(deleted\)$", path))
         looks = call[2] == "open" and any(c[0] == number + 1 and c[2:] == call[2:] for c in calls)
-        goes_on = kind == "R" or unwritten or looks or path.endswith("log.txt") or (not on and what == "short")
+        tells = path.endswith(".tmp.lock") and kind == "W"
+        goes_on = kind == "R" or unwritten or looks or tells or path.endswith("log.txt") or (not on and what == "short")
         wrong = []
         if code == 0 and goes_on:
             if checksum and job.checksum(out) != checksum:

@@ -11,6 +11,8 @@ alone. Right is one of these:
  * one ends in less than 5 s with 2 or 3, and one line of error that names the other's host and process, or, where the other is over,
    says of the files that they are there; "shared" is what the other leaves alone.
 No temporary file stays in either case. Where a mode's bytes are not the same in every run, a command (proof) reads the files instead.
+In a mode "on two hosts" the second job has a host's name and process numbers of its own, so that it does not see the first's
+processes; the file system is one. That takes root. A log or a file of metrics does not say who has it: "on another host" will do.
 """
 import hashlib
 import json
@@ -33,6 +35,8 @@ TIME = [job.CORTADO, "time", "--model=../net.prototxt", "--iterations=1", "--lim
         "--set=layer[conv].convolution_param.num_output=4"]
 DIGITS = [job.CORTADO, "convert", "digits", "--to=shared/d", "--count=300", "--seed={who}"]
 STAGE = [*TRAIN, OWN, "--stage=shared"]
+ELSEWHERE = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
+ON_TWO_HOSTS = "on two hosts"
 MODES = {  # name: ranks, command ({who} is 1 or 2), proof; "stale": the folder has a copy of an older state
     "snapshot prefix": (1, [*TRAIN, SEED, "--set=snapshot_prefix=shared/s"], "sets"),
     "snapshot prefix, 2 ranks": (2, [*TRAIN, SEED, "--set=snapshot_prefix=shared/s"], "sets"),
@@ -64,18 +68,26 @@ MODES = {  # name: ranks, command ({who} is 1 or 2), proof; "stale": the folder 
     "plan of ranks": (1, [job.CORTADO, "plan", "--model=../net.prototxt", "--ranks=2", "--limits=50,10", "--out=shared/p.plan"], None),
     "study of times": (1, [*TIME, "--json=shared/t.json"], [sys.executable, "-c", "import json; json.load(open('shared/t.json'))"]),
 }
+MODES[f"snapshot prefix of a long job, {ON_TWO_HOSTS}"] = (
+    1, [*TRAIN[:3], "--set=max_iter=8000", "--set=snapshot=4000", "--set=display=400", SEED, "--set=snapshot_prefix=shared/s"], "sets")
+for mode_name in ("snapshot prefix", "snapshot prefix, 2 ranks", "run folder", "metrics", "stage", "index", "digits", "digits in shards",
+                  "weights", "plan of engines", "plan of ranks"):
+    MODES[f"{mode_name}, {ON_TWO_HOSTS}"] = MODES[mode_name]
 LOGGED = re.compile(r"[IWE]\d{4} ")
+UNSEEN = re.compile(r"(log\.txt|m\.jsonl) belongs to another job that runs, on another host")
 GONE_BEFORE = re.compile(r"exists already|there already|earlier run")
 
 
 class Run:
     """A job that runs beside this program. The process that its rank 0 has is known from /proc."""
 
-    def __init__(self, ranks, command, who, folder):
+    def __init__(self, ranks, command, who, folder, elsewhere=False):
         words = [w.replace("{who}", str(who)) for w in command]
         self.begun, self.folder = time.monotonic(), folder
-        self.process = subprocess.Popen(job.launch(ranks, words), cwd=folder, env=job.environment(), stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        self.host = "elsewhere" if elsewhere else socket.gethostname()
+        self.process = subprocess.Popen([*(ELSEWHERE if elsewhere else []), *job.launch(ranks, words)], cwd=folder,
+                                        env=job.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, errors="replace")
         self.out, self.code, self.seconds = "", None, None
         self.thread = threading.Thread(target=self.read)
         self.thread.start()
@@ -91,12 +103,14 @@ class Run:
         self.seconds = time.monotonic() - self.begun
 
     def processes(self):
-        """Numbers of this job's processes, as long as it runs."""
+        """Host and number of this job's processes, as they and as this program see them, as long as it runs."""
         found, queue = set(), [self.process.pid]
         while queue:
             pid = queue.pop()
-            found.add(pid)
             try:
+                with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+                    found.add((self.host, int(re.search(r"^NSpid:.*?(\d+)$", f.read(), re.M).group(1))))
+                found.add((socket.gethostname(), pid))
                 for task in os.listdir(f"/proc/{pid}/task"):
                     with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
                         queue += [int(n) for n in f.read().split()]
@@ -133,6 +147,7 @@ class Mode:
         self.name, self.work = name, work
         self.ranks, self.command, self.proof = MODES[name]
         self.index = os.path.join(work.path, "data", "train_lmdb", "data.mdb.index")
+        self.elsewhere = name.endswith(ON_TWO_HOSTS)
 
     def folder(self):
         path = self.work.job(job.SOLVER)
@@ -228,7 +243,7 @@ class Mode:
             numbers[1] |= first.processes()
             time.sleep(min(0.02, max(0.0, until - time.monotonic())))
         over = not first.thread.is_alive()
-        second = Run(self.ranks, self.command, 2, folder)
+        second = Run(self.ranks, self.command, 2, folder, self.elsewhere)
         while first.thread.is_alive() or second.thread.is_alive():
             numbers[1] |= first.processes()
             numbers[2] |= second.processes()
@@ -248,9 +263,10 @@ class Mode:
                 wrong.append(f"job {who}: exit code {run.code}: {run.out[-300:]}")
             elif len(said) != 1:
                 wrong.append(f"job {who}: {len(said)} lines of error: {' / '.join(said)[-400:]}")
-            elif named and (named.group(1) != socket.gethostname() or int(named.group(2)) not in numbers[3 - who]):
+            elif named and (named.group(1), int(named.group(2))) not in numbers[3 - who]:
                 wrong.append(f"job {who} names another one: {said[0]}")
-            elif not named and not ((over or is_over(other, run)) and GONE_BEFORE.search(said[0])):
+            elif not named and not (self.elsewhere and UNSEEN.search(said[0])) \
+                    and not ((over or is_over(other, run)) and GONE_BEFORE.search(said[0])):
                 wrong.append(f"job {who} does not name the other: {said[0]}")
             elif run.seconds >= SOON:
                 wrong.append(f"job {who} ends after {run.seconds:.1f} s: {said[0]}")

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,24 @@
 #include "framework/base/file_lock.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
+
+static bool elsewhere; /* other processes are those of another host */
+
+/* In place of the C library's: what the kernel says of locks, but for who has one. */
+int fcntl(int fd, int command, ...)
+{
+    va_list rest;
+    void *argument;
+    int result;
+
+    va_start(rest, command);
+    argument = va_arg(rest, void *);
+    va_end(rest);
+    result = (int)syscall(SYS_fcntl, fd, command, argument);
+    if (elsewhere && (result == 0) && (command == F_GETLK))
+        ((struct flock *)argument)->l_pid = -((struct flock *)argument)->l_pid;
+    return result;
+}
 
 /* A child that has locked the file, or the lock file of the path, and says so; it ends when it is
  * killed, or after some seconds by itself. */
@@ -79,6 +98,11 @@ static void test_open_file(void **state)
     test_log_start();
     assert_int_equal(ct_file_lock_ask(path), CT_ERR_CONFIG);
     assert_names(test_log_stop(), path, child);
+    elsewhere = true; /* a file of any kind says nothing of who has it */
+    test_log_start();
+    assert_int_equal(ct_file_lock(fd, path), CT_ERR_CONFIG);
+    assert_non_null(strstr(test_log_stop(), "belongs to another job that runs, on another host"));
+    elsewhere = false;
     end(child, SIGKILL);
     assert_int_equal(ct_file_lock(fd, path), CT_OK);
     close(fd);
@@ -104,6 +128,11 @@ static void test_lock_file(void **state)
     assert_int_equal(ct_lock_file_take(path, false, &l), CT_ERR_CONFIG);
     assert_names(test_log_stop(), path, child);
     assert_int_equal(l.fd, -1);
+    elsewhere = true;
+    test_log_start();
+    assert_int_equal(ct_lock_file_take(path, false, &l), CT_ERR_CONFIG);
+    assert_names(test_log_stop(), path, child);
+    elsewhere = false;
     end(child, SIGKILL);
     assert_int_equal(test_folder_count(f.path), 1); /* its file stays, and blocks nobody */
     assert_int_equal(ct_lock_file_take(path, false, &l), CT_OK);
