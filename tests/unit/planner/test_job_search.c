@@ -402,6 +402,7 @@ static void plans_fit(void **state)
         } else if ((s.data.config.n_stage > 0) && s.data.fits) {
             assert_true(s.plan[0].step_s <= s.data.step_s);
         }
+        if (s.uniform.config.n_stage > 0) assert_true(s.uniform.config.even);
         if ((s.n > 0) && (s.uniform.config.n_stage > 0))
             assert_true(s.plan[0].step_s <= s.uniform.step_s);
         ct_job_search_destroy(&s);

@@ -151,6 +151,14 @@ static void over_tiers(void **state)
     assert_int_equal(f.p.rank.bytes[CT_TIER_HOST][CT_USE_WINDOW],
                      (f.p.on[CT_TIER_FILE] > 0) ? 8 * STATE : 0);
     assert_true(f.p.missing <= 0);
+    /* none on the GPU, where five bytes are left; eleven in the node, but then not their buffers */
+    f.q.node.device = (double)(fixed + places * PIECE + 5);
+    f.q.node.host = RANKS * (double)(11 * STATE + landing);
+    look(&f);
+    assert_int_equal(f.p.on[CT_TIER_DEVICE], 0);
+    assert_int_equal(f.p.on[CT_TIER_HOST], 3);
+    assert_int_equal(f.p.on[CT_TIER_FILE], 9);
+    assert_int_equal(f.p.missing, -5);
     /* what must be on the GPU does not fit */
     f.q.node.device = (double)(fixed - 1);
     look(&f);

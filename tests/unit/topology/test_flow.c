@@ -175,6 +175,30 @@ static void test_torus(void **state)
     ct_topo_destroy(t);
 }
 
+/* The longest of all shortest ways. */
+static void test_diameter(void **state)
+{
+    static const ct_torus torus[] = { { .n_dim = 1, .dim = { 7 } },
+                                      { .n_dim = 2, .dim = { 4, 3 } },
+                                      { .n_dim = 2, .dim = { 2, 9 } },
+                                      { .n_dim = 3, .dim = { 5, 2, 6 } } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(torus) / sizeof(torus[0]); ++i) {
+        const ct_torus *t = &torus[i];
+        int64_t link[32], n = 1;
+        int longest = 0;
+
+        for (int d = 0; d < t->n_dim; ++d) n *= t->dim[d];
+        for (int64_t to = 0; to < n; ++to) {
+            int way = ct_torus_way(t, 0, to, 0, link);
+
+            if (way > longest) longest = way;
+        }
+        assert_int_equal(ct_torus_diameter(t), longest);
+    }
+}
+
 /* Parts of a job stay where they stand. */
 static void test_part_of_torus(void **state)
 {
@@ -199,7 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pair_and_uplinks), cmocka_unit_test(test_bus_and_pairwise),
         cmocka_unit_test(test_many_pairs),       cmocka_unit_test(test_torus),
-        cmocka_unit_test(test_part_of_torus),
+        cmocka_unit_test(test_part_of_torus),    cmocka_unit_test(test_diameter),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

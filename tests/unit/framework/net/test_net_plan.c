@@ -3,6 +3,7 @@
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
+#include "tests/parsed_net.h"
 
 #include "framework/base/rng.h"
 #include "framework/net/net_impl.h"
@@ -424,6 +425,48 @@ static void passes_in_flight_take_what_they_keep(void **state)
     }
 }
 
+static const float *diff_of(const ct_net *net, const char *name)
+{
+    int b = ct_net_find_blob(net, name);
+
+    assert_true(b >= 0);
+    return ct_blob_diff(net->pass->blob[b]);
+}
+
+#define IP(name, from)                                                                             \
+    "layer { name: '" name "' type: 'InnerProduct' bottom: '" from "' top: '" name                 \
+    "' inner_product_param { num_output: 5 } } "
+
+/* Those of a sum's values are its own gradient: all in one memory, however many they are. Where
+ * something changes one of them on the way, as in b, that has its own. */
+static void gradients_of_a_sum_lie_together(void **state)
+{
+    const ct_net_env env = { .n_rank = 1, .seed = 1 };
+    parsed_net f;
+
+    (void)state;
+    assert_int_equal(
+        parsed_net_open(
+            "layer { name: 'x' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
+            "shape { dim: 4 dim: 3 } shape { dim: 4 dim: 2 } } } " IP("a", "x") IP("b", "x")
+                IP("c", "x")
+                    IP("d", "x") "layer { name: 's' type: 'Sigmoid' bottom: 'b' top: 'b' } "
+                                 "layer { name: 'e' type: 'Eltwise' bottom: 'a' bottom: 'b' "
+                                 "bottom: 'c' bottom: 'd' top: 'e' } "
+                                 "layer { name: 'f' type: 'InnerProduct' bottom: 'e' top: 'f' "
+                                 "inner_product_param { num_output: 2 } } "
+                                 "layer { name: 'l' type: 'EuclideanLoss' bottom: 'f' bottom: 'y' "
+                                 "top: 'l' } ",
+            CT_TRAIN, &env, &f),
+        CT_OK);
+    assert_non_null(diff_of(f.net, "e"));
+    assert_ptr_equal(diff_of(f.net, "a"), diff_of(f.net, "e"));
+    assert_ptr_equal(diff_of(f.net, "c"), diff_of(f.net, "e"));
+    assert_ptr_equal(diff_of(f.net, "d"), diff_of(f.net, "e"));
+    assert_ptr_not_equal(diff_of(f.net, "b"), diff_of(f.net, "e"));
+    parsed_net_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +475,7 @@ int main(void)
         cmocka_unit_test(peak_is_the_largest_sum),
         cmocka_unit_test(planned_near_the_peak),
         cmocka_unit_test(passes_in_flight_take_what_they_keep),
+        cmocka_unit_test(gradients_of_a_sum_lie_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
