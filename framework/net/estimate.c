@@ -73,15 +73,17 @@ static void add_member(const ct_net *net, int i, ct_estimate *e)
     const ct_instance *in = net->pass->instance[i];
     const ct_layer *l = in->layer;
     ct_estimate own = { 0 };
+    bool wanted = false;
 
     if (l->ops->estimate != NULL) l->ops->estimate(l, in, &own);
     e->forward_flop += own.forward_flop;
     e->backward_flop += own.backward_flop;
     e->forward_bytes += weight_bytes(in, l->n_weight, false);
-    e->backward_bytes += weight_bytes(in, l->n_weight, false) + weight_bytes(in, l->n_weight, true);
+    e->backward_bytes += weight_bytes(in, l->n_weight, true);
     for (int b = 0; b < l->n_bottom; b++) {
         double bytes = (double)ct_tensor_bytes(&in->bottom[b]->data);
 
+        wanted = wanted || in->bottom[b]->wants_diff;
         if (ct_graph_is_inner(g, &g->value[g->node[i].bottom[b]])) continue;
         e->forward_bytes += bytes;
         if (in->backward_reads & CT_READS_BOTTOM) e->backward_bytes += bytes;
@@ -95,6 +97,7 @@ static void add_member(const ct_net *net, int i, ct_estimate *e)
         if ((t == 0) && (in->backward_reads & CT_READS_TOP)) e->backward_bytes += bytes;
         if (in->top[t]->wants_diff) e->backward_bytes += bytes;
     }
+    if (wanted) e->backward_bytes += weight_bytes(in, l->n_weight, false);
 }
 
 /* Its group's gradients are made in forward: backward copies those of bottoms. */

@@ -61,6 +61,61 @@ static void estimates_count_each_operand_once(void **state)
     test_net_destroy(&t);
 }
 
+/* What stays inside of a group is not counted: here the sums before the ReLU. */
+static void groups_count_what_leaves_them(void **state)
+{
+    const ct_net_options o = { .phase = CT_TRAIN, .table = ct_layer_table };
+    ct_estimate e;
+    test_net t;
+
+    (void)state;
+    assert_int_equal(test_net_create(net_text, &o, &t), CT_OK);
+    e = of(&t, "relu");
+    assert_true((e.forward_bytes == 0.0) && (e.backward_bytes == 0.0) && (e.forward_flop == 0.0));
+    e = of(&t, "conv");
+    assert_true(e.forward_flop == 2.0 * Y * 27 + 2 * Y);
+    assert_true(e.backward_flop == e.forward_flop);
+    assert_true(e.forward_bytes == 4.0 * (X + Y + W + B));
+    assert_true(e.backward_bytes == 4.0 * (X + 2 * Y + W + B)); /* x, y, dy in; dw, db out */
+    test_net_destroy(&t);
+}
+
+enum { ROWS = 521, K = 7, CLASSES = 16411 };
+
+/* Of so many classes the gradients are made in forward, block by block of rows: in backward those
+ * of the rows are read and written alone. */
+static void gradients_of_forward_count_there(void **state)
+{
+    static const char text[] =
+        "layer { name: 'e' type: 'Input' top: 'e' input_param { shape { dim: 521 dim: 7 } } }\n"
+        "layer { name: 'y' type: 'Input' top: 'label' input_param { shape { dim: 521 } } }\n"
+        "layer { name: 'pre' type: 'Bias' bottom: 'e' top: 'x' }\n"
+        "layer { name: 'fc' type: 'InnerProduct' bottom: 'x' top: 'fc' inner_product_param { "
+        "num_output: 16411 weight_filler { type: 'xavier' } } }\n"
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'loss' }\n";
+    ct_net_options o = { .phase = CT_TRAIN, .table = ct_layer_table };
+    ct_estimate e, fc, loss;
+    test_net t;
+
+    (void)state;
+    assert_int_equal(test_net_create(text, &o, &t), CT_OK);
+    e = of(&t, "fc");
+    test_net_destroy(&t);
+    o.no_fuse = true;
+    assert_int_equal(test_net_create(text, &o, &t), CT_OK);
+    fc = of(&t, "fc");
+    loss = of(&t, "loss");
+    test_net_destroy(&t);
+    assert_true(e.forward_flop ==
+                fc.forward_flop + fc.backward_flop + loss.forward_flop + loss.backward_flop);
+    assert_true(e.backward_flop == 0);
+    /* weights twice, labels, x and the loss in, its gradient, too; dw, db, dx and the loss out */
+    assert_true(e.forward_bytes == 4.0 * (3 * (CLASSES * (K + 1)) + 2 * ROWS * K + ROWS + 2));
+    assert_true(e.backward_bytes == 4.0 * 2 * ROWS * K);
+    assert_true(fc.backward_bytes ==
+                4.0 * (2 * (CLASSES * (K + 1)) + 2 * ROWS * K + (double)ROWS * CLASSES));
+}
+
 /* How fast it is nobody knows here: only that it is a machine. */
 static void limits_are_measured(void **state)
 {
@@ -92,6 +147,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(estimates_count_each_operand_once),
+        cmocka_unit_test(groups_count_what_leaves_them),
+        cmocka_unit_test(gradients_of_forward_count_there),
         cmocka_unit_test(limits_are_measured),
         cmocka_unit_test(a_bound_is_the_slower_of_both),
     };

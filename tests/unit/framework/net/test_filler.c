@@ -279,6 +279,23 @@ static void test_parts_of_sparse(void **state)
     for (int axis = 0; axis < 2; axis++) check_parts(&p, TEST_SHAPE(13, 501), axis);
 }
 
+/* One axis is enough: each is a fan of its own. */
+static void test_one_axis(void **state)
+{
+    static const char *const type[] = { "xavier", "msra", "positive_unitball" };
+    ct_shape s = TEST_SHAPE(6);
+    float v[6];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        Ct__FillerParameter p = make(type[i]);
+
+        memset(v, 0, sizeof(v));
+        run(&p, 3, &s, v);
+        for (int k = 0; k < 6; k++) assert_true(v[k] != 0);
+    }
+}
+
 static void refused(const Ct__FillerParameter *p, ct_shape s, const char *part)
 {
     float v[64] = { 0 };
@@ -335,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_reproducible),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_parts_of_sparse),
+        cmocka_unit_test(test_one_axis),
         cmocka_unit_test(test_refused),
     };
 
