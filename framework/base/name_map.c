@@ -30,8 +30,11 @@ static ct_status grow(ct_name_map *map)
         more.name[to] = name;
         more.number[to] = map->number[i];
     }
-    ct_name_map_destroy(map);
-    *map = more;
+    free(map->name);
+    free(map->number);
+    map->name = more.name;
+    map->number = more.number;
+    map->capacity = more.capacity;
     return CT_OK;
 }
 

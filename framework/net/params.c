@@ -262,7 +262,7 @@ static ct_status gather(ct_net *net, draft *d, names *all, int *n_p)
             const char *name = name_of(node, w);
             int k = (name != NULL) ? find(&all->shared, name) : -1;
 
-            if (k >= 0) {
+            if ((k >= 0) && (k < n)) {
                 CT_TRY(check_shared(net, i, w, &d[k]));
                 CT_TRY(share_compress(net, i, w, &d[k]));
             } else {
@@ -420,12 +420,12 @@ void ct_net_count_rows(ct_net *net, int micro_batches)
     }
 }
 
-static ct_status check_keys(const ct_net *net)
+static ct_status check_keys(const ct_net *net, int n)
 {
     ct_name_map first = { .n = 0 };
     ct_status status = CT_OK;
 
-    for (int k = 0; (k < net->n_param) && (status == CT_OK); k++) {
+    for (int k = 0; (k < n) && (status == CT_OK); k++) {
         int twin = find(&first, net->param[k].key);
 
         status = (twin < 0)
@@ -456,7 +456,7 @@ static ct_status adopt(ct_net *net, const draft *d, int n, int *place)
         place[d[k].number] = k;
         net->n_param = k + 1;
     }
-    return check_keys(net);
+    return check_keys(net, n);
 }
 
 ct_status ct_net_params(ct_net *net)

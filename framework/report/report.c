@@ -316,8 +316,7 @@ static void add_when(record *e, double epoch)
 
     clock_gettime(CLOCK_REALTIME, &now);
     add_field(e, "epoch", epoch);
-    ct_json_add_decimals(&e->w, "time", (double)now.tv_sec + 1e-3 * (double)(now.tv_nsec / 1000000),
-                         3);
+    ct_json_add_decimals(&e->w, "time", (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, 3);
 }
 
 /* Compression on this rank, per step; shares are of the compressed elements. */
