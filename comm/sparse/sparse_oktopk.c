@@ -44,14 +44,14 @@ void ct_region_cuts(const int64_t *bin, int64_t length, ct_region_news *news)
     }
 }
 
-/* Piece i of region j begins at this element. A cut before an earlier one counts as that. */
-static int64_t piece_at(const ct_regions *g, const ct_region_news *news, int j, int i,
-                        int64_t least)
+/* Before which element piece i of region j ends. A cut before an earlier one counts as that. */
+static int64_t piece_end(const ct_regions *g, const ct_region_news *news, int j, int i,
+                         int64_t least)
 {
-    int64_t at = g->bound[j];
+    int64_t at;
 
-    if (i > CT_REGION_CUTS) return g->bound[j + 1];
-    if (i > 0) at += news->cut[i - 1];
+    if (i == CT_REGION_CUTS) return g->bound[j + 1];
+    at = g->bound[j] + news->cut[i];
     if (at > g->bound[j + 1]) at = g->bound[j + 1];
     return (at > least) ? at : least;
 }
@@ -66,7 +66,7 @@ static void move_bounds(ct_regions *g, const ct_region_news *const *news, int64_
         int64_t begin = g->bound[j];
 
         for (int i = 0; i <= CT_REGION_CUTS; ++i) {
-            int64_t end = piece_at(g, news[j], j, i + 1, begin);
+            int64_t end = piece_end(g, news[j], j, i, begin);
             /* in thirteenths of an entry */
             int64_t mass = news[j]->received;
 

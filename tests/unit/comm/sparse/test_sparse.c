@@ -77,6 +77,46 @@ static void test_merge(void **state)
     }
 }
 
+/* Two regions of 1300: new boundaries go where half of all entries lie, which are spread evenly
+ * between cuts. */
+static void test_bounds_move(void **state)
+{
+    ct_region_news first = { .received = 2600 }, second = { .received = 2080 };
+    const ct_region_news *news[] = { &first, &second };
+    ct_regions g;
+
+    (void)state;
+    for (uint32_t i = 0; i < CT_REGION_CUTS; ++i) {
+        first.cut[i] = 5 * (i + 1) * (i + 1);
+        second.cut[i] = 100 * (i + 1);
+    }
+    assert_int_equal(ct_regions_create(2600, 2, &g), CT_OK);
+    assert_int_equal(g.bound[1], 1300);
+    ct_regions_learn(&g, news, 0); /* 2340 entries: 11.7 pieces of 200 */
+    assert_int_equal(g.bound[0], 0);
+    assert_int_equal(g.bound[1], 605 + (720 - 605) * 7 / 10);
+    assert_int_equal(g.bound[2], 2600);
+    ct_regions_destroy(&g);
+    /* the other way round, in the last piece of the second and in its first */
+    for (int turn = 0; turn < 2; ++turn) {
+        first.received = turn ? 1950 : 0;
+        second.received = turn ? 2730 : 260;
+        if (!turn) second.cut[5] = 700;
+        assert_int_equal(ct_regions_create(2600, 2, &g), CT_OK);
+        ct_regions_learn(&g, news, 0);
+        /* 130 of 260: 6.5 pieces of 20; 390 of 2730: 1.857 of 210 */
+        assert_int_equal(g.bound[1], turn ? 1300 + 185 : 1300 + 700);
+        ct_regions_destroy(&g);
+    }
+    /* a tenth from even stays */
+    first.received = 100;
+    second.received = 120;
+    assert_int_equal(ct_regions_create(2600, 2, &g), CT_OK);
+    ct_regions_learn(&g, news, 0);
+    assert_int_equal(g.bound[1], 1300);
+    ct_regions_destroy(&g);
+}
+
 static const ct_sparse *sorted;
 
 static int by_magnitude(const void *a, const void *b)
@@ -249,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_reserve),     cmocka_unit_test(test_merge),
         cmocka_unit_test(test_keep),        cmocka_unit_test(test_kth),
         cmocka_unit_test(test_kth_of_many), cmocka_unit_test(test_drops_are_noted),
+        cmocka_unit_test(test_bounds_move),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

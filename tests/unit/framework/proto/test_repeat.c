@@ -149,6 +149,16 @@ static void repeats_within_repeats(void **state)
         "s0_up(s0_h1_x)s0_z s0_more(s0_z)s0_z "
         "s1_down(s0_h1_x)s1_x s1_h0_fc(s1_x,seg)s1_h0_x s1_h1_fc(s1_h0_x,seg)s1_h1_x "
         "s1_up(s1_h1_x)s1_z s1_more(s1_z)s1_z out(s1_h1_x)");
+    /* what the last copy hands on is called as the repeat says, where no layer before has the name,
+     * whatever it is called inside */
+    expect("layer { name: \"in\" top: \"a\" } "
+           "repeat { count: 2 prefix: \"s%d_\" bottom: \"a\" top: \"b\" "
+           "layer { name: \"down\" bottom: \"a\" top: \"b\" } "
+           "repeat { count: 2 prefix: \"h%d_\" bottom: \"b\" top: \"b\" "
+           "layer { name: \"fc\" bottom: \"b\" top: \"b\" } } } "
+           "layer { name: \"out\" bottom: \"b\" }",
+           "in()a s0_down(a)s0_b s0_h0_fc(s0_b)s0_h0_b s0_h1_fc(s0_h0_b)s0_h1_b "
+           "s1_down(s0_h1_b)s1_b s1_h0_fc(s1_b)s1_h0_b s1_h1_fc(s1_h0_b)b out(b)");
     p = parse("repeat { count: 3 prefix: \"s%d_\" bottom: \"x\" top: \"y\" repeat { count: 2 "
               "prefix: \"h%d_\" bottom: \"x\" top: \"y\" layer { bottom: \"x\" top: \"y\" } } }");
     assert_int_equal(p->status, CT_OK);

@@ -119,7 +119,8 @@ static void test_forms(void **state)
     expect("\u1e69", false, "s\u0323\u0307");
     expect("s\u0307\u0323", true, "\u1e69"); /* marks in the other order           */
     expect("\u1e9b\u0323", true, "\u1e9b\u0323");
-    expect("\u212b", true, "\u00c5"); /* the sign of Angstrom               */
+    expect("\u212b", true, "\u00c5");             /* the sign of Angstrom               */
+    expect("\ud7a4\u11a8", true, "\ud7a4\u11a8"); /* behind the last syllable */
     expect("\ud55c", false, "\u1112\u1161\u11ab");
     expect("\u1112\u1161\u11ab", true, "\ud55c");
     expect("\u1112\u1161", true, "\ud558");

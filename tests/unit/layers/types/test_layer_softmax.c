@@ -5,12 +5,14 @@
 #include "layers/engine/softmax/softmax.h"
 #include "tests/fake_ranks.h"
 #include "tests/layer_harness.h"
+#include "tests/parsed_net.h"
 
 #include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static ct_exec cpu_exec;
 
@@ -425,6 +427,24 @@ static void test_shapes_refused(void **state)
     test_layer_refused(&spec, CT_ERR_SHAPE, "no classes");
 }
 
+static void test_third_bottom(void **state)
+{
+    const ct_net_env env = { .n_rank = 1, .seed = 1 };
+    parsed_net f;
+
+    (void)state;
+    test_log_start();
+    assert_int_equal(
+        parsed_net_open("layer { name: 'x' type: 'DummyData' top: 'x' top: 'y' top: 'w' "
+                        "dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 } "
+                        "shape { dim: 4 } } } layer { name: 'l' type: 'SoftmaxWithLoss' "
+                        "bottom: 'x' bottom: 'y' bottom: 'w' top: 'l' }",
+                        CT_TRAIN, &env, &f),
+        CT_ERR_CONFIG);
+    assert_non_null(strstr(test_log_stop(), "layer \"l\" (SoftmaxWithLoss)"));
+    parsed_net_close(&f);
+}
+
 /* A batch of 7 over 3 pretended ranks: losses and gradients add up to the whole batch's. The labels
  * are such that the ranks ignore different numbers of them. */
 static void check_ranks(const char *text, bool asks_ranks)
@@ -487,8 +507,9 @@ int main(void)
         cmocka_unit_test(test_soft_is_hard),   cmocka_unit_test(test_soft_refused),
         cmocka_unit_test(test_loss_weight),    cmocka_unit_test(test_loss_is_finite),
         cmocka_unit_test(test_all_ignored),    cmocka_unit_test(test_bad_labels),
-        cmocka_unit_test(test_shapes_refused), cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_streamed),       cmocka_unit_test(test_streamed_loss),
+        cmocka_unit_test(test_shapes_refused), cmocka_unit_test(test_third_bottom),
+        cmocka_unit_test(test_ranks),          cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_streamed_loss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

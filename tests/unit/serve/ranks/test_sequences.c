@@ -323,13 +323,13 @@ static void test_failures(void **state)
 }
 
 /* One that shares pages, and of which the other rank does not hear before its weights change: what
- * it shares is no more. */
+ * it shares is no more. One that shares nothing goes on. */
 static void test_lost(void **state)
 {
     rig *r = calloc(1, sizeof(*r));
-    text *t = calloc(3, sizeof(*t));
-    ct_work_piece piece[2];
-    uint64_t key = 0;
+    text *t = calloc(4, sizeof(*t));
+    ct_work_piece piece[3];
+    uint64_t key = 0, other = 1000;
 
     (void)state;
     assert_true((t != NULL) && (r != NULL));
@@ -342,15 +342,17 @@ static void test_lost(void **state)
     assert_int_equal(ask(r, piece, 1), CT_OK);
     assert_true(begin(r, &t[1], key));
     assert_true(t[1].run >= 2 * P);
+    while (begin(r, &t[3], other++) && (t[3].run > 0)) end_text(r, &t[3]);
     take(r, false);
     assert_int_equal(ct_far_sequences_peek(r->far, t[1].id, t[1].prompt), 0);
     assert_true(begin(r, &t[2], key));
     assert_int_equal(t[2].run, 0);
     piece[0] = piece_of(&t[1], 1);
     piece[1] = piece_of(&t[2], 1);
-    assert_int_equal(ask(r, piece, 2), CT_OK);
-    assert_true(piece[0].failed && !piece[1].failed);
-    for (int k = 0; k < 3; k++) end_text(r, &t[k]);
+    piece[2] = piece_of(&t[3], 1);
+    assert_int_equal(ask(r, piece, 3), CT_OK);
+    assert_true(piece[0].failed && !piece[1].failed && !piece[2].failed);
+    for (int k = 0; k < 4; k++) end_text(r, &t[k]);
     close_rig(r);
     free(t);
     free(r);
