@@ -159,6 +159,12 @@ static void over_tiers(void **state)
     assert_int_equal(f.p.on[CT_TIER_HOST], 3);
     assert_int_equal(f.p.on[CT_TIER_FILE], 9);
     assert_int_equal(f.p.missing, -5);
+    /* a byte less than the buffers take */
+    f.q.node.host = RANKS * (double)(8 * STATE + landing - 1);
+    look(&f);
+    assert_int_equal(f.p.on[CT_TIER_HOST], 0);
+    assert_int_equal(f.p.missing, STATE);
+    assert_int_equal(f.p.lacks, CT_TIER_HOST);
     /* what must be on the GPU does not fit */
     f.q.node.device = (double)(fixed - 1);
     look(&f);

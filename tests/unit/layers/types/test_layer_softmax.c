@@ -429,20 +429,25 @@ static void test_shapes_refused(void **state)
 
 static void test_third_bottom(void **state)
 {
+    static const char *const type[] = { "SoftmaxWithLoss", "FocalLoss" };
     const ct_net_env env = { .n_rank = 1, .seed = 1 };
-    parsed_net f;
 
     (void)state;
-    test_log_start();
-    assert_int_equal(
-        parsed_net_open("layer { name: 'x' type: 'DummyData' top: 'x' top: 'y' top: 'w' "
-                        "dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 } "
-                        "shape { dim: 4 } } } layer { name: 'l' type: 'SoftmaxWithLoss' "
-                        "bottom: 'x' bottom: 'y' bottom: 'w' top: 'l' }",
-                        CT_TRAIN, &env, &f),
-        CT_ERR_CONFIG);
-    assert_non_null(strstr(test_log_stop(), "layer \"l\" (SoftmaxWithLoss)"));
-    parsed_net_close(&f);
+    for (int i = 0; i < 2; i++) {
+        char text[512], who[64];
+        parsed_net f;
+
+        snprintf(text, sizeof(text),
+                 "layer { name: 'x' type: 'DummyData' top: 'x' top: 'y' top: 'w' "
+                 "dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 } shape { dim: 4 } } } "
+                 "layer { name: 'l' type: '%s' bottom: 'x' bottom: 'y' bottom: 'w' top: 'l' }",
+                 type[i]);
+        snprintf(who, sizeof(who), "layer \"l\" (%s)", type[i]);
+        test_log_start();
+        assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_ERR_CONFIG);
+        assert_non_null(strstr(test_log_stop(), who));
+        parsed_net_close(&f);
+    }
 }
 
 /* A batch of 7 over 3 pretended ranks: losses and gradients add up to the whole batch's. The labels
