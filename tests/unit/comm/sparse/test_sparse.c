@@ -97,7 +97,7 @@ static void test_bounds_move(void **state)
     assert_int_equal(g.bound[1], 605 + (720 - 605) * 7 / 10);
     assert_int_equal(g.bound[2], 2600);
     ct_regions_destroy(&g);
-    /* the other way round, in the last piece of the second and in its first */
+    /* in the second region: in a piece without elements, and in a usual one */
     for (int turn = 0; turn < 2; ++turn) {
         first.received = turn ? 1950 : 0;
         second.received = turn ? 2730 : 260;
