@@ -3,40 +3,32 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "framework/base/file.h"
+#include "tests/data_files.h"
 
-static char folder[] = "/tmp/test_folder.XXXXXX";
-
-static void make(const char *name)
+static void make(test_folder *f, const char *name)
 {
-    char path[64];
-    int fd;
+    int fd = open(test_path(f, name), O_WRONLY | O_CREAT, 0600);
 
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    fd = open(path, O_WRONLY | O_CREAT, 0600);
     assert_true(fd >= 0);
     assert_int_equal(close(fd), 0);
 }
 
-static void take_away(const char *name)
-{
-    char path[64];
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    assert_int_equal(unlink(path), 0);
-}
-
 static void test_all_names(void **state)
 {
-    DIR *d = opendir(folder);
     int n = 0, hidden = 0, reason = -1;
+    test_folder f;
+    DIR *d;
 
     (void)state;
+    test_folder_make(&f);
+    make(&f, "b");
+    make(&f, ".h");
+    make(&f, "..c");
+    d = opendir(f.path);
     assert_non_null(d);
     for (const char *name; (name = ct_folder_next(d, &reason)) != NULL; n++) {
         assert_int_equal(reason, 0);
@@ -48,6 +40,7 @@ static void test_all_names(void **state)
     assert_int_equal(hidden, 1);
     assert_int_equal(reason, 0);
     closedir(d);
+    test_folder_remove(&f);
 }
 
 static void test_no_folder(void **state)
@@ -63,10 +56,14 @@ static void test_no_folder(void **state)
 /* The file system gives no names any more. */
 static void test_failure(void **state)
 {
-    DIR *d = opendir(folder);
     int reason = 0, fd = open("/dev/null", O_RDONLY);
+    test_folder f;
+    DIR *d;
 
     (void)state;
+    test_folder_make(&f);
+    make(&f, "b");
+    d = opendir(f.path);
     assert_non_null(d);
     assert_int_equal(dup2(fd, dirfd(d)), dirfd(d));
     assert_null(ct_folder_next(d, &reason));
@@ -74,6 +71,7 @@ static void test_failure(void **state)
     assert_null(ct_folder_next(d, NULL));
     closedir(d);
     close(fd);
+    test_folder_remove(&f);
 }
 
 int main(void)
@@ -83,16 +81,6 @@ int main(void)
         cmocka_unit_test(test_no_folder),
         cmocka_unit_test(test_failure),
     };
-    int wrong;
 
-    if (mkdtemp(folder) == NULL) return 1;
-    make("b");
-    make(".h");
-    make("..c");
-    wrong = cmocka_run_group_tests(tests, NULL, NULL);
-    take_away("b");
-    take_away(".h");
-    take_away("..c");
-    rmdir(folder);
-    return wrong;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
