@@ -111,6 +111,11 @@ static const struct {
       DATA BIASED("x", "data", "3", "pad: 1") RELU("rx", "x") BIASED("y", "data", "1", "")
           RELU("ry", "y") JOIN("s", "Eltwise", "x", "y", "s", "") END("s"),
       "fc", 2 },
+    { "taken", /* a sum that two could take, and the first does, which is group 1 */
+      DATA CONV("x", "data", "3", "pad: 1") LAYER("bn1", "BatchNorm", "x", "x", "")
+          CONV("y", "data", "1", "") LAYER("bn2", "BatchNorm", "y", "y", "")
+              JOIN("s", "Eltwise", "x", "y", "s", "") RELU("rs", "s") END("s"),
+      "bn2", 1 },
 };
 #define N_MODEL ((int)(sizeof(model) / sizeof(model[0])))
 

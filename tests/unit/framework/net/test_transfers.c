@@ -53,12 +53,9 @@ static Ct__TransferParameter *transfer_of(const described *d)
     return p;
 }
 
-/* unshared: every value has memory of its own, and the net is made sooner. */
-static ct_status open_net(const char *text, const ct_net_env *env, const described *d, int n,
-                          bool unshared, parsed_net *f)
+static ct_status open_as(const char *text, const ct_net_options *o, const described *d, int n,
+                         parsed_net *f)
 {
-    ct_net_options o = { .phase = CT_TRAIN, .env = *env, .unshared = unshared };
-
     memset(f, 0, sizeof(*f));
     f->param = (Ct__NetParameter *)test_parsed(&ct__net_parameter__descriptor, text);
     for (size_t i = 0; i < f->param->n_layer; i++) {
@@ -67,7 +64,16 @@ static ct_status open_net(const char *text, const ct_net_env *env, const describ
                 f->param->layer[i]->transfer = transfer_of(&d[k]);
         }
     }
-    return ct_net_create(f->param, &o, &f->net);
+    return ct_net_create(f->param, o, &f->net);
+}
+
+/* unshared: every value has memory of its own, and the net is made sooner. */
+static ct_status open_net(const char *text, const ct_net_env *env, const described *d, int n,
+                          bool unshared, parsed_net *f)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .env = *env, .unshared = unshared };
+
+    return open_as(text, &o, d, n, f);
 }
 
 static ct_blob *blob_of(const parsed_net *f, const char *name)
@@ -458,6 +464,46 @@ static void test_stage_lists(void **state)
               "loss ip b get ");
 }
 
+static bool lies_in(const void *a, size_t a_bytes, const ct_blob *b)
+{
+    const char *at = a, *from = b->data.data;
+
+    return (at < from + ct_tensor_bytes(&b->data)) && (from < at + a_bytes);
+}
+
+/* Memory into which a value comes is nobody else's from its BEGIN on: not for what a layer computes
+ * with until the value is waited for, either. */
+static void test_memory_on_the_way(void **state)
+{
+    static const described d = { .layer = "all", .part = { 3 }, .n_part = 1, .axis = 0 };
+    ct_net_options o = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 5, .synthetic = true } };
+    int n_buffer = 0;
+    char list[1024];
+    parsed_net f;
+
+    (void)state;
+    assert_int_equal(
+        open_as(DATA CONV("c", "data", "4")
+                    ONE("all", "Gather",
+                        "c") "layer { name: 'b' type: 'Convolution' bottom: 'data' top: 'b' "
+                             "ct_kernel { forward: 'gemm' }"
+                             "  convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }" ADD(
+                                 "b", "all") HEAD("add"),
+                &o, &d, 1, &f),
+        CT_OK);
+    write_list(f.net, f.net->forward, f.net->n_forward, list, sizeof(list));
+    assert_string_equal(list, "in data_in_0_split c all.0 +all b -all all.1 add ip loss ");
+    for (int s = 0; s < CT_MAX_BUFFER; s++) {
+        const ct_buffer *of_b = &f.net->pass->instance[ct_net_find_layer(f.net, "b")]->buffer[s];
+
+        if ((of_b->bytes == 0) || (of_b->keep == CT_LIFETIME_ALWAYS)) continue;
+        n_buffer++;
+        assert_false(lies_in(of_b->data, of_b->bytes, blob_of(&f, "all")));
+    }
+    assert_true(n_buffer > 0); /* the columns of the pictures */
+    parsed_net_close(&f);
+}
+
 /* ---- two stages, micro-batch after micro-batch, in the order of 1F1B */
 
 enum { MICRO = 4, PASSES = 2, B = 3, X = 5, H = 6, Y = 3 };
@@ -718,9 +764,13 @@ static void test_nobody_carries(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layers),      cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_stage_lists), cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_nobody_carries),
+        cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_stage_lists),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_nobody_carries),
+        cmocka_unit_test(test_memory_on_the_way),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
