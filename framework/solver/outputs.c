@@ -18,8 +18,8 @@ static ct_status agree_sizes(const ct_group *g, ct_outputs *o)
         bool there = (o->own[i] >= 0) && !o->runs->output[o->own[i]].is_twin;
 
         size[i] = there ? ct_net_output_count(o->runs, o->own[i]) : 0;
-        size[n + i] = there ? -size[i] : INT64_MIN;
-        size[2 * n + i] = there ? -(int64_t)g->rank : INT64_MIN;
+        size[n + i] = there ? -size[i] : -INT64_MAX;
+        size[2 * n + i] = there ? -(int64_t)g->rank : -INT64_MAX;
     }
     CT_TRY(ct_group_max(g, size, 3 * n));
     for (int i = 0; i < n; i++) {
