@@ -10,6 +10,7 @@
 #include "framework/base/file_lock.h"
 #include "framework/base/log.h"
 #include "framework/base/file.h"
+#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 #include "framework/data/reader.h"
 #include "framework/data/writer.h"
@@ -17,7 +18,8 @@
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
 
-static const char link_name[] = "latest";
+static const char link_name[] = "latest", provenance_name[] = "run.json",
+                  solver_name[] = "solver.prototxt";
 
 /* "DIR" of "DIR//", on its own. */
 static char *folder_of(const char *option)
@@ -146,7 +148,7 @@ static ct_status write_message(const char *folder, const char *name, const Proto
 
 static ct_status write_provenance(const char *folder, const char *provenance)
 {
-    char *path = inside(folder, "run.json");
+    char *path = inside(folder, provenance_name);
     ct_text t = { 0 };
     ct_status status = CT_ERR_NOMEM;
 
@@ -197,14 +199,22 @@ static ct_status write_deploy(const char *folder, const Ct__NetParameter *net)
     return (status == CT_UNSUPPORTED) ? CT_OK : status;
 }
 
+/* A run that goes on keeps what it began with; one that was killed before may lack files. */
+static bool wants(const ct_run_folder *f, const char *name)
+{
+    char *path = f->goes_on ? inside(f->path, name) : NULL;
+    bool there = (path != NULL) && (access(path, F_OK) == 0);
+
+    free(path);
+    return !there;
+}
+
 static ct_status describe(const ct_run_folder *f, const ct_config *c, const char *provenance)
 {
-    if (!f->goes_on) {
-        CT_TRY(write_provenance(f->path, provenance));
-        CT_TRY(write_message(f->path, "solver.prototxt", &c->solver->base));
-        CT_TRY(write_message(f->path, CT_RUN_NET, &tested_net(c)->base));
-        CT_TRY(write_deploy(f->path, tested_net(c)));
-    }
+    if (wants(f, provenance_name)) CT_TRY(write_provenance(f->path, provenance));
+    if (wants(f, solver_name)) CT_TRY(write_message(f->path, solver_name, &c->solver->base));
+    if (wants(f, CT_RUN_NET)) CT_TRY(write_message(f->path, CT_RUN_NET, &tested_net(c)->base));
+    if (wants(f, CT_RUN_DEPLOY)) CT_TRY(write_deploy(f->path, tested_net(c)));
     CT_TRY(link_latest(f->path));
     CT_INFO("this run is kept in %s", f->path);
     return CT_OK;
