@@ -252,7 +252,7 @@ static ct_status open_net(const char *file, fitted *f)
 static ct_status choose_names(const ct_convert_options *o, ct_model *m)
 {
     char *config = NULL;
-    ct_status status = CT_OK;
+    ct_status status;
 
     if (strcmp(ct_path_base(o->to), "model.safetensors") != 0) return CT_OK;
     if (!ct_model_write_as_hf(m)) {
@@ -260,8 +260,7 @@ static ct_status choose_names(const ct_convert_options *o, ct_model *m)
         return CT_OK;
     }
     CT_TRY(ct_hf_config_path(o->to, &config));
-    if (!o->force && (access(config, F_OK) == 0))
-        status = CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", config);
+    status = ct_path_check_free(config, o->force);
     free(config);
     return status;
 }
@@ -320,8 +319,7 @@ static ct_status convert_model(const ct_convert_options *o)
             CT_TRY(ct_model_format_of(o->to, &format));
         } else if (o->net == NULL)
             return CT_FAIL(CT_ERR_CONFIG, "%s: ONNX holds the net too: give its --net", o->to);
-        if (!o->force && (access(o->to, F_OK) == 0))
-            return CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", o->to);
+        CT_TRY(ct_path_check_free(o->to, o->force));
     }
     CT_TRY(ct_model_open(o->from, &m));
     status = convert(o, m);

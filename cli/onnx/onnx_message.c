@@ -7,6 +7,7 @@
 
 #include "cli/onnx/onnx_impl.h"
 #include "framework/base/file.h"
+#include "framework/data/writer.h"
 #include "framework/proto/message.h"
 
 /* ---- fields */
@@ -140,8 +141,7 @@ ct_status ct_onnx_write_beside(ct_onnx *x, const ct_text *data, const char *temp
     int64_t size;
     uint64_t hash;
 
-    if (!force && (access(data->text, F_OK) == 0))
-        return CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", data->text);
+    CT_TRY(ct_path_check_free(data->text, force));
     ct_disk_open(&d, temp, 0);
     for (size_t i = 0; i < x->graph->n_initializer; i++) {
         if (x->graph->initializer[i]->raw_data.len >= LEAST_BESIDE)

@@ -177,6 +177,22 @@ static bool is_of_job(const ct_options *o)
     return ct_options_count(o, "ranks", 1) != 1;
 }
 
+/* What cannot be written is known before the search, not behind it. Solvers alone have no job. */
+static ct_status check_targets(const ct_call *call)
+{
+    static const char *const name[] = { "json", "out" };
+    ct_status status = CT_OK;
+
+    for (int i = 0; (i < 2) && (status == CT_OK); i++) {
+        const char *to = ct_options_text(call->options, name[i]);
+
+        if ((to != NULL) && (strcmp(to, "-") != 0) &&
+            ((call->job == NULL) || (call->job->rank == 0)))
+            status = ct_file_check_writable(to);
+    }
+    return (call->job != NULL) ? ct_job_share(call->job, status) : status;
+}
+
 ct_status ct_verb_plan(ct_call *call)
 {
     const char *chain = ct_options_text(call->options, "chain");
@@ -192,6 +208,7 @@ ct_status ct_verb_plan(ct_call *call)
     if (n != 1)
         return CT_FAIL(CT_ERR_CONFIG, "cortado plan needs one of --model=FILE, --solver=FILE, "
                                       "--chain=FILE and --pipeline=FILE");
+    CT_TRY(check_targets(call));
     if ((chain == NULL) && (pipeline == NULL) && ct_plan_is_of_tiers(call->options))
         return ct_plan_tiers(call);
     if ((chain == NULL) && (pipeline == NULL))

@@ -2,13 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "framework/base/hash.h"
+#include "framework/base/temporary.h"
 
 const char *ct_path_base(const char *path)
 {
@@ -81,18 +80,8 @@ ct_status ct_file_check_writable(const char *path)
         reason = EISDIR;
     ct_text_destroy(&folder);
     if (reason != 0) return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, strerror(reason));
+    ct_path_clear_left(path);
     return CT_OK;
-}
-
-void ct_path_add_own(ct_text *t, const char *path, const char *word)
-{
-    char host[256] = "";
-    ct_hash h;
-
-    (void)gethostname(host, sizeof(host) - 1);
-    ct_hash_init(&h);
-    ct_hash_add(&h, host, strlen(host));
-    ct_text_add(t, "%s.%s.%d-%08" PRIx32, path, word, (int)getpid(), (uint32_t)ct_hash_value(&h));
 }
 
 int ct_file_create(const char *path)
@@ -119,6 +108,7 @@ ct_status ct_file_write(const char *path, const void *data, size_t size)
     bool good = false;
     FILE *f;
 
+    ct_path_clear_left(path);
     ct_path_add_own(&temporary, path, "tmp");
     if (temporary.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
     f = ct_file_create_stream(temporary.text);

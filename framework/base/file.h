@@ -20,17 +20,16 @@ ct_status ct_file_read(const char *path, char **data_p, size_t *size_p);
  *  CT_ERR_DATA, logged, and nothing is read. */
 ct_status ct_settings_read(const char *path, char **data_p, size_t *size_p);
 #define CT_MOST_SETTINGS ((int64_t)256 << 20)
-/** Appends PATH.WORD.PROCESS-HOST: the number of this process, and 32 bits of a hash of its host's
- *  name, so that other processes, also on other hosts, call their files otherwise. */
-void ct_path_add_own(ct_text *t, const char *path, const char *word);
 /** Makes a file under a temporary name and opens it to write. What has the name already, a link or
  *  what a killed process left, is removed and never written through. -1, NULL: errno says why. */
 int ct_file_create(const char *path);
 FILE *ct_file_create_stream(const char *path);
 /** CT_ERR_IO, logged, where ct_file_write() would fail for want of the folder or of rights: asked
- *  before the work whose result is to be written. */
+ *  before the work whose result is to be written. What killed jobs left is removed
+ *  (ct_path_clear_left()). */
 ct_status ct_file_check_writable(const char *path);
-/** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO. */
+/** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO. What
+ * killed jobs left of it is removed. */
 ct_status ct_file_write(const char *path, const void *data, size_t size);
 
 /** The next name in a folder, "." and ".." left out; it stays until the next call. NULL: there is

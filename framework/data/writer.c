@@ -7,30 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "framework/base/file.h"
+#include "framework/base/temporary.h"
 #include "framework/base/text.h"
-
-void ct_path_remove(const char *path)
-{
-    /* a link is removed, not the files of the folder that it leads to */
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = (fd >= 0) ? fdopendir(fd) : NULL;
-
-    if (dir == NULL) {
-        if (fd >= 0) close(fd);
-        unlink(path);
-        return;
-    }
-    for (const char *name; (name = ct_folder_next(dir, NULL)) != NULL;)
-        unlinkat(dirfd(dir), name, 0);
-    closedir(dir);
-    rmdir(path);
-}
 
 ct_status ct_path_check_free(const char *path, bool force)
 {
     struct stat st;
 
+    ct_path_clear_left(path);
     if (force || (lstat(path, &st) != 0)) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "%s exists already; --force replaces it", path);
 }
@@ -131,39 +115,68 @@ static int sync_folder(const char *path)
     return why;
 }
 
-static void bring_back(const ct_writer *w, const char *aside)
+/* The new one is under the name, where no other had it; or it goes back. */
+static ct_status sync_in(ct_writer *w)
 {
-    if ((aside != NULL) && (rename(aside, w->path) != 0))
-        CT_WARN("the old %s is now %s", w->path, aside);
+    int why = sync_folder(w->path);
+
+    if (why == 0) return CT_OK;
+    (void)rename(w->path, w->temporary);
+    return CT_FAIL(CT_ERR_IO, "cannot sync the folder of %s: %s", w->path, strerror(why));
 }
 
-/* A folder cannot be renamed over another: the old one steps aside first, and comes back where the
- * new one does not get in. */
-static ct_status move_in(ct_writer *w)
+static ct_status fail_rename(const ct_writer *w)
+{
+    return CT_FAIL(CT_ERR_IO, "cannot rename %s to %s: %s", w->temporary, w->path, strerror(errno));
+}
+
+/* For file systems that cannot exchange two names, and a folder cannot be renamed over another: the
+ * old one steps aside first, and comes back where the new one does not get in. */
+static ct_status replace_aside(ct_writer *w)
 {
     ct_text aside = { 0 };
-    struct stat st;
-    bool old = w->force && (lstat(w->path, &st) == 0);
-    ct_status status = CT_OK;
-    int why;
+    ct_status status;
 
     ct_path_add_own(&aside, w->path, "old");
     if (aside.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to rename %s", w->path);
-    if (old && (rename(w->path, aside.text) != 0)) {
+    if (rename(w->path, aside.text) != 0) {
         status = CT_FAIL(CT_ERR_IO, "cannot rename %s: %s", w->path, strerror(errno));
-    } else if (rename(w->temporary, w->path) != 0) {
-        status = CT_FAIL(CT_ERR_IO, "cannot rename %s to %s: %s", w->temporary, w->path,
-                         strerror(errno));
-        bring_back(w, old ? aside.text : NULL);
-    } else if ((why = sync_folder(w->path)) != 0) {
-        status = CT_FAIL(CT_ERR_IO, "cannot sync the folder of %s: %s", w->path, strerror(why));
-        (void)rename(w->path, w->temporary);
-        bring_back(w, old ? aside.text : NULL);
-    } else if (old) {
-        ct_path_remove(aside.text);
+    } else {
+        status = (rename(w->temporary, w->path) == 0) ? sync_in(w) : fail_rename(w);
+        if (status == CT_OK)
+            ct_path_remove(aside.text);
+        else if (rename(aside.text, w->path) != 0)
+            CT_WARN("the old %s is now %s", w->path, aside.text);
     }
     ct_text_destroy(&aside);
     return status;
+}
+
+/* There is one under the name at any time. */
+static ct_status replace(ct_writer *w)
+{
+    int why;
+
+    if (ct_path_exchange(w->temporary, w->path) != 0) {
+        if ((errno == EINVAL) || (errno == ENOSYS) || (errno == ENOTSUP)) return replace_aside(w);
+        return fail_rename(w);
+    }
+    why = sync_folder(w->path);
+    if (why == 0) {
+        ct_path_remove(w->temporary); /* the old one */
+        return CT_OK;
+    }
+    if (ct_path_exchange(w->temporary, w->path) != 0)
+        CT_WARN("the old %s is now %s", w->path, w->temporary);
+    return CT_FAIL(CT_ERR_IO, "cannot sync the folder of %s: %s", w->path, strerror(why));
+}
+
+static ct_status move_in(ct_writer *w)
+{
+    struct stat st;
+
+    if (w->force && (lstat(w->path, &st) == 0)) return replace(w);
+    return (rename(w->temporary, w->path) == 0) ? sync_in(w) : fail_rename(w);
 }
 
 ct_status ct_writer_commit(ct_writer *w)

@@ -69,9 +69,8 @@ ct_status ct_writer_commit(ct_writer *w);
 /** Removes what was written, and frees. NULL allowed. */
 void ct_writer_abort(ct_writer *w);
 
-/** Removes a file, or a folder and the files in it. Quiet. */
-void ct_path_remove(const char *path);
-/** CT_ERR_CONFIG, logged, where path exists and force is false. */
+/** CT_ERR_CONFIG, logged, where path exists and force is false. What killed jobs left is removed
+ *  first (ct_path_clear_left()). */
 ct_status ct_path_check_free(const char *path, bool force);
 
 /* ---- the backends */

@@ -12,6 +12,7 @@
 
 #include "framework/base/hdf5.h"
 #include "framework/base/file.h"
+#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/disk_file.h"
 #include "framework/snapshot/h5.h"

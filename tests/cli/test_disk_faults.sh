@@ -344,6 +344,17 @@ if command -v python3 >/dev/null; then
     disk folder_not_synced 'digits' EIO '^fsync d$'
     disk weights_not_renamed 'weights' ENOSPC '^rename'
     disk plan_on_a_full_disk 'plan of ranks' ENOSPC '^fflush'
+
+    # ---- a sample of tests/faults/kill_files.py: the next one goes on, and leaves nothing of the one that was killed
+    # killed NAME MODES CALLS
+    killed() {
+        MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs "$1" 0 '^\| all \| \| [1-9]' python3 "$ROOT/tests/faults/kill_files.py" "$1.jsonl" \
+            --modes="$2" --calls="$3" --most=1
+    }
+    killed killed_before_its_name 'digits in shards,weights,stage of 2 ranks,plan of ranks' '^rename (train_lmdb|w.safetensors|p.plan)'
+    killed killed_at_a_swap 'digits by force,digits in HDF5 by force' '^(rename|renameat2) te'
+    killed killed_beginning 'run folder that goes on' '^rename net.prototxt'
+    killed killed_at_rows 'metrics that go on' '^fflush m.jsonl'
 else
     skip disk_sample "no python3"
 fi

@@ -13,7 +13,7 @@ runs again 0 '' "$CORTADO" convert model --from=a.caffemodel.h5 --to=c.npz
 is same_values cmp b.npz c.npz
 runs copy 0 '' "$CORTADO" convert model --from=adam_iter_8.caffemodel --to=copy.caffemodel
 is same_bytes cmp adam_iter_8.caffemodel copy.caffemodel
-runs kept 3 'there already; --force' "$CORTADO" convert model --from=a.npz --to=copy.caffemodel
+runs kept 2 'exists already; --force' "$CORTADO" convert model --from=a.npz --to=copy.caffemodel
 runs suffix 2 'the end of the name' "$CORTADO" convert model --from=a.npz --to=a.bin
 runs missing 3 'cannot be read' "$CORTADO" convert model --from=none.npz --to=x.npz
 head -c 400 a.npz >cut.npz

@@ -120,7 +120,7 @@ is external_is_beside test "$(stat -c %s e.onnx)" -lt "$(stat -c %s n.onnx)" -a 
 same external test.prototxt s_iter_3.caffemodel.h5 e.onnx data,prob --inputs=data --outputs=prob
 back external e.onnx 3
 rm e.onnx
-runs external_there 3 'e.onnx.data is there already; --force replaces it' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=e.onnx --external_data
+runs external_there 2 'e.onnx.data exists already; --force replaces it' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=e.onnx --external_data
 is external_nothing_new test ! -e e.onnx
 runs external_replaced 0 'wrote e.onnx' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=e.onnx --external_data --force
 truncate -s -1 e.onnx.data

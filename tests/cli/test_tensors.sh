@@ -69,7 +69,7 @@ convert theirs_of_own '' keeps.safetensors again/model.safetensors
 is same_file cmp gguf/model.safetensors again/model.safetensors
 is same_config cmp gguf/config.json again/config.json
 rm gguf/model.safetensors
-runs config_kept 3 'gguf/config.json is there already; --force' \
+runs config_kept 2 'gguf/config.json exists already; --force' \
     "$CORTADO" convert model --from=w/llama_f32.gguf --to=gguf/model.safetensors
 is nothing_written test ! -e gguf/model.safetensors
 convert other_model 'no GPT-2, Llama or BERT by the names' own.npz model.safetensors

@@ -193,7 +193,8 @@ class Mode:
         return code, "; ".join(wrong)
 
 
-def try_all(results, options, folder):
+def prepare(folder):
+    """Data, weights and a net, of which commands make files."""
     work = job.Work(folder)
     write_idx(os.path.join(folder, "idx"))
     path = work.job(job.SOLVER + 'snapshot_prefix: "s"')
@@ -201,6 +202,11 @@ def try_all(results, options, folder):
     if code != 0:
         sys.exit(out)
     shutil.move(os.path.join(path, "s_iter_12.caffemodel.h5"), os.path.join(folder, "w.h5"))
+    return work
+
+
+def try_all(results, options, folder):
+    work = prepare(folder)
     for name in options["modes"].split(",") if "modes" in options else MODES:
         mode = Mode(name, work)
         calls, files, checksum = mode.reference()

@@ -5,7 +5,7 @@
  *   FAULT_IN=NAME            files are meant whose path has a folder of this name, and it itself
  *   FAULT_LOG=FILE           gets a line for each call on such a file: NUMBER KIND CALL PATH
  *   FAULT="AT WHAT"          what becomes of the AT-th of them, from 1. WHAT: a number of errno;
- *                            short (half of what should be written), stall, heap
+ *                            short (half of what should be written), stall, heap, kill
  *   FAULT="AT WHAT KINDS"    and of each later one of these kinds; short is ENOSPC then
  *   FAULT_CLOCK="AFTER BY"   from AFTER seconds on the clock of the day is BY seconds off
  *
@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SHORT = -1, STALL = -2, HEAP = -3 };
+enum { SHORT = -1, STALL = -2, HEAP = -3, KILL = -4 };
 
 static struct {
     char in[64];
@@ -42,7 +43,7 @@ static atomic_long seen;
 
 __attribute__((constructor)) static void read_plan(void)
 {
-    static const char *const word[] = { "short", "stall", "heap" };
+    static const char *const word[] = { "short", "stall", "heap", "kill" };
     const char *in = getenv("FAULT_IN"), *log = getenv("FAULT_LOG"), *fault = getenv("FAULT");
     char what[16] = "";
 
@@ -53,7 +54,7 @@ __attribute__((constructor)) static void read_plan(void)
                                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if ((fault == NULL) || (sscanf(fault, "%ld %15s %7s", &plan.at, what, plan.kinds) < 2)) return;
     plan.what = atoi(what);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (strcmp(what, word[i]) == 0) plan.what = SHORT - i;
 }
 
@@ -103,6 +104,7 @@ static int meet(char kind, const char *call, const char *path)
     }
     while (what == STALL) (void)syscall(SYS_pause);
     if (what == HEAP) break_heap();
+    if (what == KILL) (void)syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
     return what;
 }
 
@@ -205,6 +207,12 @@ int rename(const char *from, const char *to)
 {
     FAIL_IF(meet('C', "rename", to));
     return (int)syscall(SYS_rename, from, to);
+}
+
+int renameat2(int from_folder, const char *from, int folder, const char *to, unsigned how)
+{
+    FAIL_IF(meet('C', "renameat2", to));
+    return (int)syscall(SYS_renameat2, from_folder, from, folder, to, how);
 }
 
 int link(const char *from, const char *to)
