@@ -116,16 +116,23 @@ static bool is_there(const ct_lock_file *l)
            (mine.st_ino == there.st_ino) && (mine.st_dev == there.st_dev);
 }
 
-ct_status ct_lock_file_take(const char *path, bool wait, ct_lock_file *l)
+static char *name_of(const char *path)
 {
     size_t n = strlen(path);
     ct_text name = { 0 };
-    ct_status status;
 
     while ((n > 1) && (path[n - 1] == '/')) n--;
     ct_text_add(&name, "%.*s.tmp.lock", (int)n, path);
-    *l = (ct_lock_file){ .fd = -1, .path = name.text };
-    if (name.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+    if (name.failed) ct_text_destroy(&name);
+    return name.text;
+}
+
+ct_status ct_lock_file_take(const char *path, bool wait, ct_lock_file *l)
+{
+    ct_status status;
+
+    *l = (ct_lock_file){ .fd = -1, .path = name_of(path) };
+    if (l->path == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
     for (;;) {
         status = open_lock(path, l);
         if ((status != CT_OK) || (l->fd < 0)) break;
@@ -139,6 +146,17 @@ ct_status ct_lock_file_take(const char *path, bool wait, ct_lock_file *l)
     free(l->path);
     *l = (ct_lock_file){ .fd = -1 };
     return status;
+}
+
+void ct_lock_file_clear(const char *path)
+{
+    ct_lock_file l = { .fd = -1, .path = name_of(path) };
+    struct flock mine = whole();
+
+    if (l.path != NULL) l.fd = open(l.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if ((l.fd >= 0) && (fcntl(l.fd, F_SETLK, &mine) == 0) && is_there(&l)) (void)unlink(l.path);
+    if (l.fd >= 0) close(l.fd);
+    free(l.path);
 }
 
 void ct_lock_file_release(ct_lock_file *l)

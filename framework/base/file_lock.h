@@ -29,5 +29,8 @@ typedef struct ct_lock_file {
  *  takes none: whoever writes the path says so. CT_ERR_CONFIG as above, CT_ERR_IO. */
 ct_status ct_lock_file_take(const char *path, bool wait, ct_lock_file *l);
 void ct_lock_file_release(ct_lock_file *l); /* removes the file; zeroed after an error of take */
+/** Removes the lock file of a path that a killed process left. One that another process has stays;
+ *  this one must have none. */
+void ct_lock_file_clear(const char *path);
 
 #endif

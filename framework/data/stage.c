@@ -320,6 +320,7 @@ ct_status ct_stage_make(const char *stage, const char *source, const char *who)
         if (folder == NULL) status = CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
     }
     if (status == CT_OK) {
+        ct_lock_file_clear(folder); /* a job that was killed behind its copy left one */
         if (is_current(s, folder))
             CT_INFO("%s: %s is staged already: %s", who, s->source, folder);
         else

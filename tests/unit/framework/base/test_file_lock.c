@@ -147,6 +147,15 @@ static void test_lock_file(void **state)
     ct_lock_file_release(&l);
     end(child, 0);
     assert_int_equal(test_folder_count(f.path), 0);
+    /* what a killed one left goes; what somebody has stays */
+    child = holder(path, true, 60.0);
+    ct_lock_file_clear(path);
+    assert_int_equal(test_folder_count(f.path), 1);
+    end(child, SIGKILL);
+    ct_lock_file_clear(path);
+    assert_int_equal(test_folder_count(f.path), 0);
+    ct_lock_file_clear(path);
+    assert_int_equal(test_folder_count(f.path), 0);
     /* where nothing can be written there is no lock, and the writer says so */
     assert_int_equal(ct_lock_file_take(test_path(&f, "nothing/set"), false, &l), CT_OK);
     assert_int_equal(l.fd, -1);
