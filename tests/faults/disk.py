@@ -24,6 +24,7 @@ import re
 import shutil
 import struct
 import sys
+import zlib
 
 import job
 
@@ -42,6 +43,10 @@ TRAIN = [job.CORTADO, "train", "--solver=solver.prototxt"]
 SETS = 'snapshot_prefix: "out/s" '
 ELSEWHERE = 'snapshot_prefix: "elsewhere/s" '
 SMALL = "min_bytes: 64"
+DEPLOY = 'layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 1 dim: 1 dim: 28 dim: 28 } } }' + \
+    re.sub(r'layer \{ name: "(in|loss|drop)".*?\n(?=layer|$)', "", job.NET, flags=re.S)
+ONNX = [job.CORTADO, "convert", "model", "--from=../w.h5", "--net=../deploy.prototxt"]
+IMAGES = [job.CORTADO, "convert", "images", "--from=../pictures", "--validation=0.3", "--to=out/d"]
 MODES = {  # name: ranks, the rank with the fault, solver (None: no training), command
     "set": (1, 0, SETS, TRAIN),
     "set of 2 ranks": (2, 0, SETS, TRAIN),
@@ -61,6 +66,21 @@ MODES = {  # name: ranks, the rank with the fault, solver (None: no training), c
     "MNIST": (1, 0, None, [job.CORTADO, "convert", "mnist", "--from=../idx", "--to=out/d", "--mean=out/mean.binaryproto"]),
     "weights": (1, 0, None, [job.CORTADO, "convert", "model", "--from=../w.h5", "--to=out/w.safetensors"]),
     "weights in HDF5": (1, 0, None, [job.CORTADO, "convert", "model", "--from=../w.h5", "--to=out/w.caffemodel.h5"]),
+    "weights of Caffe": (1, 0, None, [job.CORTADO, "convert", "model", "--from=../w.h5", "--to=out/w.caffemodel"]),
+    "weights of NumPy": (1, 0, None, [job.CORTADO, "convert", "model", "--from=../w.h5", "--to=out/w.npz"]),
+    "ONNX": (1, 0, None, [*ONNX, "--to=out/w.onnx"]),
+    "ONNX in two files": (1, 0, None, [*ONNX, "--to=out/w.onnx", "--external_data"]),
+    "net": (1, 0, None, [job.CORTADO, "convert", "net", "--from=../net.prototxt", "--to=out/n.prototxt"]),
+    "images": (1, 0, None, [*IMAGES, "--mean=out/mean.binaryproto"]),
+    "images in HDF5": (1, 0, None, [*IMAGES, "--backend=hdf5"]),
+    "mean": (1, 0, None, [job.CORTADO, "convert", "mean", "--from=../data/train_lmdb", "--to=out/mean.binaryproto"]),
+    "words": (1, 0, None, [job.CORTADO, "convert", "text", "--from=../text", "--to=out/t"]),
+    "tokens": (1, 0, None, [job.CORTADO, "convert", "text", "--from=../text", "--to=out/t", "--tokenizer=bytes"]),
+    "tokenizer": (1, 0, None, [job.CORTADO, "convert", "text", "--from=../text", "--to=out/t", "--train_bpe=300"]),
+    "features": (1, 0, None, [job.CORTADO, "extract", "--model=../net.prototxt", "--weights=../w.h5", "--blobs=ip", "--iterations=2",
+                              "--to=out/f.h5"]),
+    "report of a test": (1, 0, None, [job.CORTADO, "test", "--model=../net.prototxt", "--weights=../w.h5",
+                                      "--report=out/r.json"]),
     "plan of engines": (1, 0, None, [job.CORTADO, "time", "--model=../net.prototxt", "--iterations=1", "--limits=false",
                                      "--set=layer[conv].convolution_param.num_output=4", "--plan=out/e.plan"]),
     "plan of ranks": (1, 0, None, [job.CORTADO, "plan", "--model=../net.prototxt", "--ranks=2", "--limits=50,10",
@@ -78,6 +98,27 @@ def write_idx(folder):
             f.write(struct.pack(">II", 2049, n) + bytes(i % 10 for i in range(n)))
 
 
+def write_pictures(folder):
+    """Two classes of ten pictures of 8 x 8, as PNG: a row is a byte for its filter, and three for each pixel."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    for label in ("cat", "dog"):
+        os.makedirs(os.path.join(folder, label))
+        for k in range(10):
+            rows = b"".join(b"\0" + bytes((k * 11 + x * y + len(label)) % 251 for x in range(24)) for y in range(8))
+            with open(os.path.join(folder, label, f"{k}.png"), "wb") as f:
+                f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
+                        + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def write_text(folder):
+    """Three texts of a few hundred words."""
+    os.mkdir(folder)
+    for name, n in (("train", 60), ("valid", 10), ("test", 10)):
+        with open(os.path.join(folder, f"{name}.txt"), "w", encoding="utf-8") as f:
+            f.writelines(f"line {k} of {k * k % 17} words that say {k * 7 % 23}\n" for k in range(n))
+
+
 def contents(folder):
     """Hash of each file below folder/out, and which names are temporary."""
     found = {}
@@ -91,7 +132,7 @@ def contents(folder):
 
 
 def is_temporary(name):
-    return re.search(r"\.tmp|\.part$|\.owner|\.probe|\.aside|\.old", name) is not None
+    return re.search(r"\.tmp|\.part\b|\.owner|\.probe|\.aside|\.old", name) is not None
 
 
 def words(call):
@@ -201,6 +242,10 @@ def prepare(folder):
     code, out = job.run(TRAIN, path)
     if code != 0:
         sys.exit(out)
+    write_pictures(os.path.join(folder, "pictures"))
+    write_text(os.path.join(folder, "text"))
+    with open(os.path.join(folder, "deploy.prototxt"), "w", encoding="utf-8") as f:
+        f.write(DEPLOY)
     shutil.move(os.path.join(path, "s_iter_12.caffemodel.h5"), os.path.join(folder, "w.h5"))
     return work
 

@@ -25,14 +25,11 @@ import job
 TRAIN, ELSEWHERE = disk.TRAIN, disk.ELSEWHERE
 DIGITS = [job.CORTADO, "convert", "digits", "--to=out/d", "--count=200"]
 OTHER_DIGITS = [*DIGITS, "--seed=4"]
-WEIGHTS = [job.CORTADO, "convert", "model", "--from=../w.h5"]
 MODES = {  # name: ranks, the rank that is killed, solver (None: no training), command
     **{name: mode for name, mode in disk.MODES.items() if "elsewhere" in (mode[2] or ELSEWHERE) or name == "run folder"},
     "digits by force": (1, 0, None, [*DIGITS, "--seed=3", "--force"]),
     "digits in shards by force": (1, 0, None, [*DIGITS, "--seed=3", "--shards=2", "--force"]),
     "digits in HDF5 by force": (1, 0, None, [*DIGITS, "--seed=3", "--backend=hdf5", "--force"]),
-    "mean": (1, 0, None, [job.CORTADO, "convert", "mean", "--from=../data/train_lmdb", "--to=out/mean.binaryproto"]),
-    "weights of Caffe": (1, 0, None, [*WEIGHTS, "--to=out/w.caffemodel"]),
     "stage": (1, 0, ELSEWHERE, [*TRAIN, "--stage=out"]),
     "stage of 2 ranks": (2, 0, ELSEWHERE, [*TRAIN, "--stage=out"]),
     "trace": (1, 0, ELSEWHERE, [*TRAIN, "--trace=out/t.json"]),
