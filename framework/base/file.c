@@ -80,7 +80,7 @@ ct_status ct_file_check_writable(const char *path)
         reason = EISDIR;
     ct_text_destroy(&folder);
     if (reason != 0) return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, strerror(reason));
-    ct_path_clear_left(path);
+    ct_path_remove_leftovers(path);
     return CT_OK;
 }
 
@@ -108,7 +108,7 @@ ct_status ct_file_write(const char *path, const void *data, size_t size)
     bool good = false;
     FILE *f;
 
-    ct_path_clear_left(path);
+    ct_path_remove_leftovers(path);
     ct_path_add_own(&temporary, path, "tmp");
     if (temporary.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
     f = ct_file_create_stream(temporary.text);

@@ -26,7 +26,7 @@ int ct_file_create(const char *path);
 FILE *ct_file_create_stream(const char *path);
 /** CT_ERR_IO, logged, where ct_file_write() would fail for want of the folder or of rights: asked
  *  before the work whose result is to be written. What killed jobs left is removed
- *  (ct_path_clear_left()). */
+ *  (ct_path_remove_leftovers()). */
 ct_status ct_file_check_writable(const char *path);
 /** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO. What
  * killed jobs left of it is removed. */

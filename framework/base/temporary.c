@@ -61,7 +61,7 @@ static bool is_gone(const char *process_host)
     return (strcmp(end, host) == 0) && (kill((pid_t)process, 0) != 0) && (errno == ESRCH);
 }
 
-static void clear(const char *path, const char *left, bool is_old)
+static void remove_one(const char *path, const char *left, bool is_old)
 {
     struct stat st;
 
@@ -73,7 +73,7 @@ static void clear(const char *path, const char *left, bool is_old)
     if (lstat(left, &st) != 0) CT_INFO("removed %s, of a job that was killed", left);
 }
 
-void ct_path_clear_left(const char *path)
+void ct_path_remove_leftovers(const char *path)
 {
     static const char *const word[] = { ".tmp.", ".part.", ".old." };
     const char *base = ct_path_base(path), *name;
@@ -90,7 +90,7 @@ void ct_path_clear_left(const char *path)
 
             if ((strncmp(name + length, word[i], n) != 0) || !is_gone(name + length + n)) continue;
             ct_text_add(&left, "%.*s%s", (int)(base - path), path, name);
-            if (!left.failed) clear(path, left.text, i == 2);
+            if (!left.failed) remove_one(path, left.text, i == 2);
             ct_text_destroy(&left);
             break;
         }

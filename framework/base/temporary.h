@@ -16,7 +16,7 @@ void ct_path_remove(const char *path);
 /** Removes what killed jobs left beside a path that this job is about to make: PATH.tmp.*, .part.*
  *  and .old.*, where the process of the name counts as this one's does, and is gone. Where the path
  *  is not there, an old one gets it back. Quiet: what cannot be removed stays. */
-void ct_path_clear_left(const char *path);
+void ct_path_remove_leftovers(const char *path);
 
 /** Puts a file or folder `from` in the place of `to`, which is there, and that one in the place of
  *  `from`, at once. -1: errno; EINVAL or ENOSYS where the file system cannot. */

@@ -382,7 +382,7 @@ bool ct_record_index_save(const ct_record_index *x, const char *path)
     bool good = false;
     int fd, why;
 
-    ct_path_clear_left(path);
+    ct_path_remove_leftovers(path);
     ct_path_add_own(&name, path, "tmp");
     if (name.failed) return false;
     /* whoever makes the same one at the same time has a name of its own */

@@ -300,7 +300,7 @@ static ct_status make_or_wait(const set *s, const char *stage, const char *folde
     ct_status status = CT_OK;
 
     CT_TRY(ct_lock_file_take(folder, true, &lock));
-    ct_path_clear_left(folder);
+    ct_path_remove_leftovers(folder);
     if (!is_current(s, folder)) status = make_copy(s, stage, folder);
     ct_lock_file_release(&lock);
     return status;

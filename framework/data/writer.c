@@ -14,7 +14,7 @@ ct_status ct_path_check_free(const char *path, bool force)
 {
     struct stat st;
 
-    ct_path_clear_left(path);
+    ct_path_remove_leftovers(path);
     if (force || (lstat(path, &st) != 0)) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "%s exists already; --force replaces it", path);
 }

@@ -70,7 +70,7 @@ ct_status ct_writer_commit(ct_writer *w);
 void ct_writer_abort(ct_writer *w);
 
 /** CT_ERR_CONFIG, logged, where path exists and force is false. What killed jobs left is removed
- *  first (ct_path_clear_left()). */
+ *  first (ct_path_remove_leftovers()). */
 ct_status ct_path_check_free(const char *path, bool force);
 
 /* ---- the backends */

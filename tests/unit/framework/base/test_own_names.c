@@ -150,7 +150,7 @@ static void test_left(void **state)
     test_file_text("set", "8");
     assert_int_equal(mkdir(folder.text, 0777), 0);
     test_file_text(in.text, "9");
-    ct_path_clear_left("set");
+    ct_path_remove_leftovers("set");
     assert_false(is_there(gone.text) || is_there(part.text) || is_there(folder.text));
     assert_true(is_there(there.text)); /* of another host */
     assert_true(is_there(other.text)); /* of another path */
@@ -179,10 +179,10 @@ static void test_old(void **state)
     test_file_text(old.text, "1");
     test_file_text(beside.text, "2");
     test_file_text("in/new", "3");
-    ct_path_clear_left("in/old");
-    ct_path_clear_left("in/new");
-    ct_path_clear_left("in/");
-    ct_path_clear_left("nowhere/x");
+    ct_path_remove_leftovers("in/old");
+    ct_path_remove_leftovers("in/new");
+    ct_path_remove_leftovers("in/");
+    ct_path_remove_leftovers("nowhere/x");
     assert_true(holds("in/old", "1"));
     assert_true(holds("in/new", "3"));
     assert_false(is_there(old.text) || is_there(beside.text));
