@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/process_room.h"
 #include "framework/base/simd.h"
 #include "framework/base/thread.h"
 #include "runtime/compute.h"
@@ -145,10 +146,11 @@ enum { THREADS_BESIDE = 11 };
 
 /* Without OMP_NUM_THREADS the ranks of a node share out its cores once they know of one another:
  * how many threads one gets is not known yet, and as many as there are cores would be too many. */
-static ct_status check_threads(void)
+static ct_status check_room(void)
 {
     int team = (getenv("OMP_NUM_THREADS") != NULL) ? omp_get_max_threads() - 1 : 0;
 
+    CT_TRY(ct_process_room_check());
     return ct_thread_room_check(team + THREADS_BESIDE);
 }
 
@@ -156,7 +158,7 @@ static int run_in_job(const ct_verb *verb, ct_call *call)
 {
     ct_options *options = NULL;
     ct_job job = { .watchdog = NULL };
-    ct_status status = check_threads();
+    ct_status status = check_room();
 
     if (status == CT_OK)
         status = ct_watchdog_start(start_limit(call->full_argc, call->full_argv), &job.watchdog);

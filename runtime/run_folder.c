@@ -10,7 +10,6 @@
 #include "framework/base/file_lock.h"
 #include "framework/base/log.h"
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 #include "framework/data/reader.h"
 #include "framework/data/writer.h"

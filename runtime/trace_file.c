@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "framework/base/json_writer.h"
-#include "framework/base/temporary.h"
 #include "framework/solver/solver.h"
 
 enum {

@@ -11,7 +11,6 @@
 #include "cli/check/check.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 #include "runtime/call.h"
 

@@ -8,7 +8,6 @@
 #include "cli/new/new.h"
 #include "cli/verb.h"
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/data/convert.h"
 #include "framework/data/reader.h"
 #include "framework/data/writer.h"

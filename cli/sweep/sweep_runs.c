@@ -10,7 +10,6 @@
 #include "cli/sweep/sweep.h"
 #include "framework/base/file.h"
 #include "framework/base/json.h"
-#include "framework/base/temporary.h"
 #include "framework/snapshot/set_files.h"
 #include "runtime/run_folder.h"
 

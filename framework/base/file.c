@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "framework/base/temporary.h"
-
 const char *ct_path_base(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -32,6 +32,27 @@ ct_status ct_file_check_writable(const char *path);
  * killed jobs left of it is removed. */
 ct_status ct_file_write(const char *path, const void *data, size_t size);
 
+/* ---- names that files and folders have until they are whole */
+
+/** Appends PATH.WORD.PROCESS-HOST: the number of this process, and 32 bits of a hash of its host's
+ *  name and of where its number counts (a name space, as of a container), so that other processes,
+ *  also on other hosts, call their files otherwise. */
+void ct_path_add_own(ct_text *t, const char *path, const char *word);
+
+/** Removes a file, or a folder and the files in it. Quiet. */
+void ct_path_remove(const char *path);
+
+/** Removes what killed jobs left beside a path that this job is about to make: PATH.tmp.*, .part.*
+ *  and .old.*, where the process of the name counts as this one's does, and is gone. Where the path
+ *  is not there, an old one gets it back. Quiet: what cannot be removed stays. */
+void ct_path_remove_leftovers(const char *path);
+
+/** Puts a file or folder `from` in the place of `to`, which is there, and that one in the place of
+ *  `from`, at once. -1: errno; EINVAL or ENOSYS where the file system cannot. */
+int ct_path_exchange(const char *from, const char *to);
+
+/* ---- folders */
+
 /** The next name in a folder, "." and ".." left out; it stays until the next call. NULL: there is
  *  none, and *reason_p is 0; or the file system failed, so that there may be more, and *reason_p is
  *  the errno. reason_p may be NULL. d may be, too: what could not be opened has no names, and

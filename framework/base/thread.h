@@ -14,10 +14,6 @@
 
 /** Starts fn(arg). Returns 0 or what pthread_create() says. */
 int ct_thread_start(void *(*fn)(void *arg), void *arg, pthread_t *thread_p);
-/** Starts n threads that do nothing, and ends them: where a limit of processes is too small, MPI
- * and OpenMP end a rank in words of their own, which name no limit. CT_ERR_CONFIG where not all can
- *  start: says how many can, and which limits there are. CT_ERR_NOMEM. */
-ct_status ct_thread_room_check(int n);
 /** A condition for ct_cond_wait_for(). Returns 0 or an error number. */
 int ct_cond_init(pthread_cond_t *cond_p);
 /** Waits with the lock held, at most `seconds`; false: nobody woke it. The limit goes by the clock

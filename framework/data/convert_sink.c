@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "framework/base/temporary.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/augment/boxes.h"
 #include "framework/data/transform.h"

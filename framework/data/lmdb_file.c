@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 
 /* A page begins with its number, a pad, flags, and where its free space lies (or, on overflow

@@ -14,7 +14,6 @@
 #include "framework/base/file_lock.h"
 #include "framework/base/rng.h"
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 #include "framework/data/writer.h"
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "framework/base/temporary.h"
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 
 ct_status ct_path_check_free(const char *path, bool force)

@@ -12,7 +12,6 @@
 
 #include "framework/base/hdf5.h"
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/disk_file.h"
 #include "framework/snapshot/h5.h"

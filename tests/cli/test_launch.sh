@@ -42,4 +42,13 @@ for most in 1 6; do
         $user prlimit --nproc=$most ./program train --solver=solver.prototxt
     is threads_${most}_said_once test "$(wc -l <out)" = 1
 done
+# so of what else MPI would stumble over, or wait for; and of a stack that a step would run over
+few_files='a process may have 40 open files \(ulimit -n\); a rank needs 64'
+small_stack='a process may have 262144 bytes of stack \(ulimit -s\); a rank needs 1048576'
+short_files='a process may have 1000000 bytes in a file \(ulimit -f\); a rank needs 8388608'
+for case in "nofile=40 $few_files" "stack=262144 $small_stack" "fsize=1000000 $short_files"; do
+    runs "${case%% *}" 2 "${case#* }" prlimit "--${case%% *}" "$CORTADO" train --solver=solver.prototxt
+    is "${case%%=*}_said_once" test "$(wc -l <out)" = 1
+done
+runs enough_room 0 'Optimization Done' prlimit --nofile=64 --stack=1048576 --fsize=8388608 "$CORTADO" train --solver=solver.prototxt --iterations=2
 finish

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 #include "tests/data_files.h"
 

@@ -13,7 +13,6 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/file.h"
-#include "framework/base/temporary.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
 #include "framework/data/reader.h"

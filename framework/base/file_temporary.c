@@ -1,4 +1,6 @@
-#include "framework/base/temporary.h"
+/* Names that files and folders have until they are whole, and what is left under such names where a
+ * job was killed. */
+#include "framework/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "framework/base/file.h"
 #include "framework/base/hash.h"
 #include "framework/base/log.h"
 

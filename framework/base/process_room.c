@@ -1,4 +1,4 @@
-#include "framework/base/thread.h"
+#include "framework/base/process_room.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -8,6 +8,7 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
+#include "framework/base/thread.h"
 
 static void *pass(void *arg)
 {
@@ -65,4 +66,29 @@ ct_status ct_thread_room_check(int n)
     begun = start_all(thread, n, &rc);
     free(thread);
     return (rc == 0) ? CT_OK : refuse(begun, n, rc);
+}
+
+ct_status ct_process_room_check(void)
+{
+    static const struct {
+        int which;
+        rlim_t least;
+        const char *what, *option;
+    } limit[] = {
+        { RLIMIT_NOFILE, 64, "open files", "-n" },
+        { RLIMIT_STACK, 1 << 20, "bytes of stack", "-s" },
+        { RLIMIT_FSIZE, 8 << 20, "bytes in a file", "-f" },
+    };
+
+    for (size_t i = 0; i < sizeof(limit) / sizeof(limit[0]); i++) {
+        struct rlimit now;
+
+        if ((getrlimit(limit[i].which, &now) != 0) || (now.rlim_cur == RLIM_INFINITY) ||
+            (now.rlim_cur >= limit[i].least))
+            continue;
+        return CT_FAIL(CT_ERR_CONFIG, "a process may have %llu %s (ulimit %s); a rank needs %llu",
+                       (unsigned long long)now.rlim_cur, limit[i].what, limit[i].option,
+                       (unsigned long long)limit[i].least);
+    }
+    return CT_OK;
 }
