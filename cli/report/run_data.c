@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/sort.h"
 
@@ -229,7 +230,7 @@ static char *name_of(const char *path)
 /* Metrics begin with an object. */
 static bool is_json(const char *path)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = ct_file_open_stream(path);
     int c = (f != NULL) ? getc(f) : '{';
 
     if (f != NULL) fclose(f);

@@ -16,15 +16,18 @@ const char *ct_path_base(const char *path)
 
 static ct_status read_whole(const char *path, int64_t most, char **data_p, size_t *size_p)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = ct_file_open_stream(path);
     char *data = NULL;
     struct stat st;
     ct_status status = CT_OK;
 
-    if (f == NULL) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
-    if ((fstat(fileno(f), &st) != 0) || !S_ISREG(st.st_mode)) {
-        status = CT_FAIL(CT_ERR_IO, "%s: %s", path,
-                         S_ISDIR(st.st_mode) ? "a folder; expected a file" : "not a regular file");
+    if (f == NULL)
+        return CT_FAIL(CT_ERR_IO, "%s: %s", path,
+                       (errno == EISDIR)   ? "a folder; expected a file"
+                       : (errno == EINVAL) ? "not a regular file"
+                                           : strerror(errno));
+    if (fstat(fileno(f), &st) != 0) {
+        status = CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
         goto out;
     }
     if (st.st_size > most) {
@@ -80,6 +83,32 @@ ct_status ct_file_check_writable(const char *path)
     if (reason != 0) return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, strerror(reason));
     ct_path_remove_leftovers(path);
     return CT_OK;
+}
+
+int ct_file_open(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), why = EINVAL;
+    struct stat st;
+
+    if (fd < 0) return -1;
+    if (fstat(fd, &st) != 0)
+        why = errno;
+    else if (S_ISREG(st.st_mode))
+        return fd;
+    else if (S_ISDIR(st.st_mode))
+        why = EISDIR;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+FILE *ct_file_open_stream(const char *path)
+{
+    int fd = ct_file_open(path);
+    FILE *f = (fd >= 0) ? fdopen(fd, "rb") : NULL;
+
+    if ((fd >= 0) && (f == NULL)) close(fd);
+    return f;
 }
 
 int ct_file_create(const char *path)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/file.h"
+
 enum {
     MAX_KEY = 65535, /* bytes of a key, by the format        */
     MAX_NAME = 1024, /* of a tensor's name; the format has 64 */
@@ -317,7 +319,7 @@ static ct_status read_all(ct_gguf *g)
 
 bool ct_gguf_is(const char *path)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = ct_file_open_stream(path);
     char first[sizeof(magic)];
     bool is = (f != NULL) && (fread(first, 1, sizeof(first), f) == sizeof(first)) &&
               (memcmp(first, magic, sizeof(magic)) == 0);

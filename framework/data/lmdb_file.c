@@ -334,7 +334,7 @@ ct_index_state ct_record_index_load(ct_record_index *x, const char *path,
                                     int64_t (*file_of)(const void *ctx, int64_t i), const void *ctx,
                                     int64_t *bytes_p)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = ct_file_open(path);
     ct_index_state state = CT_INDEX_CORRUPT;
     ct_record_index found;
     struct stat st;

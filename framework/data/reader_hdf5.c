@@ -42,7 +42,7 @@ static ct_status hdf5_read_rows(const ct_reader *r, hdf5_file *f, int field, int
 static bool is_hdf5(const char *path)
 {
     char magic[8] = "";
-    FILE *f = fopen(path, "rb");
+    FILE *f = ct_file_open_stream(path);
     bool good =
         (f != NULL) && (fread(magic, 1, 8, f) == 8) && (memcmp(magic, "\x89HDF\r\n\x1a\n", 8) == 0);
 

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/text.h"
 #include "framework/data/augment/boxes.h"
 #include "framework/data/datum.h"
@@ -60,7 +61,7 @@ static ct_status open_file(const ct_reader *r, data_file *f)
 
     pthread_mutex_lock(&s->lock);
     if (f->fd < 0) {
-        f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+        f->fd = ct_file_open(f->path);
         if (f->fd < 0) {
             status =
                 CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", f->path, strerror(errno));

@@ -46,7 +46,7 @@ bool ct_stage_can(const char *backend, const char *source)
 
     if (strcmp(backend, "lmdb") == 0) return true;
     if (strcmp(backend, "hdf5") != 0) return false;
-    f = fopen(source, "rb");
+    f = ct_file_open_stream(source);
     good =
         (f != NULL) && (fread(magic, 1, 8, f) == 8) && (memcmp(magic, "\x89HDF\r\n\x1a\n", 8) == 0);
     if (f != NULL) fclose(f);
@@ -219,7 +219,7 @@ static ct_status copy_file(const set *s, int i, const char *folder, char *piece)
     ct_text_add(&from, s->folder ? "%s/%s" : "%s", s->source, s->name[i]);
     ct_text_add(&to, "%s/%s", folder, s->name[i]);
     if (!from.failed && !to.failed) {
-        in = open(from.text, O_RDONLY | O_CLOEXEC);
+        in = ct_file_open(from.text);
         out = open(to.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         good = (in >= 0) && (out >= 0) && copy_bytes(in, out, s->st[i].st_size, piece) &&
                (futimens(out, times) == 0) && (fsync(out) == 0);

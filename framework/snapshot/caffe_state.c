@@ -18,7 +18,7 @@ bool ct_caffe_state_is(const char *file)
 {
     static const char title[] = CT_STATE_TITLE;
     char head[sizeof(title) - 1] = { 0 };
-    FILE *f = fopen(file, "rb");
+    FILE *f = ct_file_open_stream(file);
     bool own;
 
     if (f == NULL) return false;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "framework/base/file.h"
 #include "framework/base/hash.h"
 #include "framework/base/hdf5.h"
 #include "framework/base/text.h"
@@ -43,7 +44,7 @@ __attribute__((format(printf, 3, 4))) static ct_status fail(const ct_h5_reader *
 ct_status ct_h5_file_hash(const char *path, int64_t from, uint64_t *hash_p, int64_t *size_p)
 {
     enum { BLOCK = 1 << 20 };
-    FILE *f = fopen(path, "rb");
+    FILE *f = ct_file_open_stream(path);
     char *block = malloc(BLOCK);
     ct_status status = CT_ERR_IO;
     int64_t size = from;

@@ -29,7 +29,7 @@ enum { N_DTYPE = (int)(sizeof(dtype_table) / sizeof(dtype_table[0])) };
 /* The first bytes, as many as there are. */
 static size_t read_start(const char *file, uint8_t *start, size_t n)
 {
-    FILE *f = fopen(file, "rb");
+    FILE *f = ct_file_open_stream(file);
     size_t got;
 
     if (f == NULL) return 0;

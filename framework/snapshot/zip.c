@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "framework/base/file.h"
 #include "framework/base/file_map.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/disk_file.h"
@@ -63,7 +64,7 @@ static ct_status read_at(const ct_zip *z, uint64_t at, void *out, size_t n)
 bool ct_zip_is(const char *path)
 {
     uint8_t mark[4] = { 0 };
-    FILE *f = fopen(path, "rb");
+    FILE *f = ct_file_open_stream(path);
     bool is;
 
     if (f == NULL) return false;
@@ -202,7 +203,7 @@ ct_status ct_zip_open(const char *path, ct_zip **z_p)
         free(z);
         return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", path);
     }
-    z->fd = open(path, O_RDONLY | O_CLOEXEC);
+    z->fd = ct_file_open(path);
     if ((z->fd < 0) || (fstat(z->fd, &st) != 0)) {
         status = CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
     } else {

@@ -114,3 +114,10 @@ EOF
 }
 # A sanitizer wants to be loaded first.
 can_preload() { ! ldd "$CORTADO" | grep -Eq 'lib[at]san'; }
+# make_hold: "./hold COMMAND…" is a command for which no file below a folder "slow" ever opens. Needs can_preload.
+make_hold() {
+    mkdir -p slow
+    ${CC:-cc} -D_GNU_SOURCE -std=gnu11 -shared -fPIC -o stall.so "$ROOT/tests/faults/faults.c" -ldl
+    printf '#!/bin/sh\nexec env LD_PRELOAD=%s/stall.so FAULT_IN=slow "FAULT=1 stall WCRSXI" "$@"\n' "$PWD" >hold
+    chmod +x hold
+}

@@ -158,6 +158,11 @@ mkfifo data2.h5
 sed 's/data.h5/data2.h5/' data_net.prototxt >data2_net.prototxt
 sed 's/data_net/data2_net/' data_solver.prototxt >data2_solver.prototxt
 refused data_from_pipe 3 'data2.h5: not a regular file' $within train --solver=data2_solver.prototxt
+mkdir -p shots/a
+mkfifo shots/a/1.png
+echo 'a/1.png 0' >shots.txt
+refused image_is_a_pipe 3 'cannot open shots/a/1.png: Invalid argument' $within convert images --list=shots.txt --root=shots --to=shots_set
+refused solver_is_a_pipe 3 'shots/a/1.png: not a regular file' $within train --solver=shots/a/1.png
 
 # ---- words
 printf 'the cat sat\nthe dog sat\n' >text.txt

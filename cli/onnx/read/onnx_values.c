@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/onnx/read/onnx_read.h"
+#include "framework/base/file.h"
 #include "framework/snapshot/named_tensor.h"
 
 /* ---- values */
@@ -76,7 +77,7 @@ static ct_status read_beside(const ct_onnx_reader *r, const char *who, const cha
                        r->path, who, location);
     if (slash != NULL) ct_text_add_bytes(&path, r->path, (size_t)(slash - r->path) + 1);
     ct_text_add(&path, "%s", location);
-    if (!path.failed) fd = open(path.text, O_RDONLY | O_CLOEXEC);
+    if (!path.failed) fd = ct_file_open(path.text);
     if ((fd >= 0) && (fstat(fd, &st) == 0) && S_ISREG(st.st_mode) && (offset >= 0) &&
         (st.st_size >= offset) && ((uint64_t)(st.st_size - offset) >= bytes))
         data = malloc(bytes + 1);

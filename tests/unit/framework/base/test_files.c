@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/file.h"
 #include "tests/data_files.h"
+#include "tests/layer_harness.h"
 
 static void make(test_folder *f, const char *name)
 {
@@ -40,6 +43,40 @@ static void test_all_names(void **state)
     assert_int_equal(hidden, 1);
     assert_int_equal(reason, 0);
     closedir(d);
+    test_folder_remove(&f);
+}
+
+/* Nobody waits for who would write to a pipe, and what is no file is told. */
+static void test_no_file(void **state)
+{
+    char *data = NULL;
+    size_t size = 0;
+    test_folder f;
+    const char *pipe, *file;
+    FILE *stream;
+
+    (void)state;
+    test_folder_make(&f);
+    pipe = test_path(&f, "pipe");
+    file = test_path(&f, "file");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    test_file_text(file, "text");
+    assert_int_equal(ct_file_open(pipe), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(ct_file_open(f.path), -1);
+    assert_int_equal(errno, EISDIR);
+    assert_null(ct_file_open_stream(test_path(&f, "none")));
+    assert_int_equal(errno, ENOENT);
+    stream = ct_file_open_stream(file);
+    assert_non_null(stream);
+    assert_int_equal(getc(stream), 't');
+    fclose(stream);
+    test_log_start();
+    assert_int_equal(ct_file_read(pipe, &data, &size), CT_ERR_IO);
+    assert_non_null(strstr(test_log_stop(), "pipe: not a regular file"));
+    test_log_start();
+    assert_int_equal(ct_file_read(f.path, &data, &size), CT_ERR_IO);
+    assert_non_null(strstr(test_log_stop(), "a folder; expected a file"));
     test_folder_remove(&f);
 }
 
@@ -78,6 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_names),
+        cmocka_unit_test(test_no_file),
         cmocka_unit_test(test_no_folder),
         cmocka_unit_test(test_failure),
     };
