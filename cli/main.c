@@ -98,6 +98,8 @@ static void start_signals(const ct_verb *verb, int argc, char **argv)
         for (int i = 0; (text[e] != NULL) && (i < 3); i++)
             if (strcmp(text[e], known[i]) == 0) effect[e] = (ct_signal_effect)i;
     if (verb->run == ct_verb_train) (void)ct_signals_install(effect[0], effect[1]);
+    /* who reads the log may end first, and that is no reason to lose a training */
+    if ((verb->run == ct_verb_train) || (verb->run == ct_verb_serve)) signal(SIGPIPE, SIG_IGN);
     if (!is_server_in_job(verb)) ct_signals_unblock();
 }
 

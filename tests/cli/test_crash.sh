@@ -85,6 +85,12 @@ kill -SEGV $pid
 ends crash_full_pipe $pid full.log 139
 exec 9>&-
 
+# whoever reads the log may end first: the training goes on
+("$CORTADO" train --solver=solver.prototxt --set=snapshot_prefix=unread --set=display=1 --iterations=200 2>&1
+    echo $? >unread.code) | head -n 1 >out
+is reader_ends test "$(cat unread.code)" = 0
+is reader_ends_and_set_is_there test -s unread_iter_200.solverstate.h5
+
 # a rank that is frozen before MPI_Init, and one between MPI_Init and the first step
 $MPIRUN $MPIRUN_FLAGS -np 1 $train --start_seconds=3 --set=snapshot_prefix=init : \
     -np 1 sh -c "kill -STOP \$\$; exec $train --start_seconds=3 --set=snapshot_prefix=init" >init.log 2>&1 </dev/null &

@@ -201,7 +201,7 @@ class Misuse(unittest.TestCase):
                                  (TypeError, "seed: a whole number", lambda: cortado.set_random_seed(1.5)),
                                  (cortado.Error, "too large", lambda: net.reshape("data", (1 << 62, 3, 8, 6))),
                                  (cortado.Error, "neither HDF5 nor", lambda: net.load(__file__)),
-                                 (OSError, "/nowhere/w.npz", lambda: net.save("/nowhere/w.npz"))):
+                                 (OSError, "/proc/nowhere/w.npz", lambda: net.save("/proc/nowhere/w.npz"))):
             with self.assertRaisesRegex(kind, text):
                 call()
         self.assertTrue(numpy.isnan(net.forward(data=numpy.full((2, 3, 8, 6), numpy.nan))["prob"]).all())
