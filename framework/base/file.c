@@ -21,11 +21,7 @@ static ct_status read_whole(const char *path, int64_t most, char **data_p, size_
     struct stat st;
     ct_status status = CT_OK;
 
-    if (f == NULL)
-        return CT_FAIL(CT_ERR_IO, "%s: %s", path,
-                       (errno == EISDIR)   ? "a folder; expected a file"
-                       : (errno == EINVAL) ? "not a regular file"
-                                           : strerror(errno));
+    if (f == NULL) return CT_FAIL(CT_ERR_IO, "%s: %s", path, ct_file_reason(errno));
     if (fstat(fileno(f), &st) != 0) {
         status = CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
         goto out;
@@ -100,6 +96,12 @@ int ct_file_open(const char *path)
     close(fd);
     errno = why;
     return -1;
+}
+
+const char *ct_file_reason(int reason)
+{
+    if (reason == EISDIR) return "a folder; expected a file";
+    return (reason == EINVAL) ? "not a regular file" : strerror(reason);
 }
 
 FILE *ct_file_open_stream(const char *path)

@@ -63,8 +63,8 @@ static ct_status open_file(const ct_reader *r, data_file *f)
     if (f->fd < 0) {
         f->fd = ct_file_open(f->path);
         if (f->fd < 0) {
-            status =
-                CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", f->path, strerror(errno));
+            status = CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", f->path,
+                                    ct_file_reason(errno));
         } else {
             r->io->opened++;
         }

@@ -161,7 +161,7 @@ refused data_from_pipe 3 'data2.h5: not a regular file' $within train --solver=d
 mkdir -p shots/a
 mkfifo shots/a/1.png
 echo 'a/1.png 0' >shots.txt
-refused image_is_a_pipe 3 'cannot open shots/a/1.png: Invalid argument' $within convert images --list=shots.txt --root=shots --to=shots_set
+refused image_is_a_pipe 3 'cannot open shots/a/1.png: not a regular file' $within convert images --list=shots.txt --root=shots --to=shots_set
 refused solver_is_a_pipe 3 'shots/a/1.png: not a regular file' $within train --solver=shots/a/1.png
 
 # ---- words
