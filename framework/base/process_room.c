@@ -68,6 +68,40 @@ ct_status ct_thread_room_check(int n)
     return (rc == 0) ? CT_OK : refuse(begun, n, rc);
 }
 
+/* A number and B, K, M or G, kibibytes without, as OpenMP has it. What is none is OpenMP's to tell.
+ */
+static double bytes_of(const char *text)
+{
+    char *end;
+    double n = strtod(text, &end);
+
+    if (end == text) return INFINITY;
+    switch (*end) {
+    case 'B':
+    case 'b':
+        return n;
+    case 'M':
+    case 'm':
+        return n * 0x1p20;
+    case 'G':
+    case 'g':
+        return n * 0x1p30;
+    default:
+        return n * 0x1p10;
+    }
+}
+
+/* The GNU library refuses to start threads with less than it needs for itself, and OpenMP ends. */
+static ct_status check_team_stack(void)
+{
+    static const double least = 0x1p19;
+    const char *stack = getenv("OMP_STACKSIZE");
+
+    if ((stack == NULL) || (bytes_of(stack) >= least)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "OMP_STACKSIZE=%s: a thread needs %.0f KiB of stack", stack,
+                   least / 0x1p10);
+}
+
 ct_status ct_process_room_check(void)
 {
     static const struct {
@@ -90,5 +124,5 @@ ct_status ct_process_room_check(void)
                        (unsigned long long)now.rlim_cur, limit[i].what, limit[i].option,
                        (unsigned long long)limit[i].least);
     }
-    return CT_OK;
+    return check_team_stack();
 }

@@ -191,7 +191,7 @@ int ct_net_param_of(const ct_net *net, int layer, int i)
 
 bool ct_net_rounds(const ct_net *net, const ct_param *p)
 {
-    int k = ct_net_param_of(net, ct_net_find_layer(net, p->layer), p->index);
+    int k = (int)(p - net->param);
     bool read = false;
 
     for (int l = 0; l < net->n_layer; l++) {

@@ -50,5 +50,6 @@ for case in "nofile=40 $few_files" "stack=262144 $small_stack" "fsize=1000000 $s
     runs "${case%% *}" 2 "${case#* }" prlimit "--${case%% *}" "$CORTADO" train --solver=solver.prototxt
     is "${case%%=*}_said_once" test "$(wc -l <out)" = 1
 done
-runs enough_room 0 'Optimization Done' prlimit --nofile=64 --stack=1048576 --fsize=8388608 "$CORTADO" train --solver=solver.prototxt --iterations=2
+runs small_team_stack 2 'OMP_STACKSIZE=64K: a thread needs 512 KiB of stack' env OMP_STACKSIZE=64K "$CORTADO" train --solver=solver.prototxt
+runs enough_room 0 'Optimization Done' env OMP_STACKSIZE=512 prlimit --nofile=64 --stack=1048576 --fsize=8388608 "$CORTADO" train --solver=solver.prototxt --iterations=2
 finish
