@@ -10,7 +10,8 @@ seed of the piece draws the fault, its moment (from half of --every to one and a
  * term: SIGTERM, to the launcher where there is one, as a scheduler sends it. 75, and mpirun's own 1; the set is of that iteration.
  * stop: SIGSTOP. The watchdog ends the job with 6.
  * usr1: SIGUSR1 to a rank, as a scheduler warns. 75.
- * disk: a call on the sets fails: no space, an I/O error. 3, or the job goes on (a line of its log); then a kill ends the piece.
+ * disk: a call on the sets fails: no space, an I/O error. 3, or the job goes on (a line of its log); then a kill ends the piece. Where
+   that call would read the newest set, the one before is taken, with a warning.
 Right is a piece that ends with such a code, whose losses have, iteration by iteration, the digits of the run without faults; and that
 loses no more than what came behind the newest set. A row of the class growth is a piece of at least GROWTH_S seconds: the memory of a rank
 at its end, less what it had after a quarter and behind the first set of the piece, may be at most GROWTH_KIB; but for a piece that
@@ -160,7 +161,8 @@ class Soak:
         if code not in (*WANTED[what], job.LAUNCHER_HANGS, job.LAUNCHER_CRASHES):
             wrong.append(f"exit code {code}: {log[-400:]}")
         newest = self.reached // SNAPSHOT * SNAPSHOT
-        if begun < newest - (SNAPSHOT if self.lost_one else 0):
+        unread = what == "disk" and "snapshot skipped: " in log  # the call that failed was to read the newest set
+        if begun < newest - (SNAPSHOT if self.lost_one or unread else 0):
             wrong.append(f"began from {begun}, with a set of {newest}")
         self.lost_one = (what == "disk")
         found = losses(log)
