@@ -193,12 +193,11 @@ static const char *const ways[] = {
     "0.5 base_lr: 0.02 weight_decay: 0.01",
     "optex { guard: false parallel: 2 } momentum: 0.9 base_lr: 0.02 average_loss: 3",
     "optex { guard: false parallel: 3 predictor: NONE } momentum: 0.9 base_lr: 0.02",
-    "optex { guard: false parallel: 3 predictor: KERNEL kernel: RBF prior_mean: ZERO length_scale: "
-    "0.5 noise: "
-    "0.1 } base_lr: 0.02",
+    ("optex { guard: false parallel: 3 predictor: KERNEL kernel: RBF prior_mean: ZERO "
+     "length_scale: 0.5 noise: 0.1 } base_lr: 0.02"),
     "optex { parallel: 4 guard: true } momentum: 0.9 base_lr: 0.02",
-    "optex { base_type: 'Adam' parallel: 6 guard: true predictor: KERNEL noise: 0.1 } momentum: "
-    "0.9 base_lr: 0.02",
+    ("optex { base_type: 'Adam' parallel: 6 guard: true predictor: KERNEL noise: 0.1 } "
+     "momentum: 0.9 base_lr: 0.02"),
     "optex { guard: false parallel: 4 } clip_gradients: 0.5 momentum: 0.9 base_lr: 0.02",
 };
 
