@@ -1,4 +1,5 @@
-/* Running statistics of ranks whose batches differ: their mean is one of samples, not of ranks. */
+/* Running statistics of ranks whose batches differ: their mean is one of samples, not of ranks, and
+ * equal ones keep their bits. */
 #include "tests/test.h"
 #include "tests/solver_harness.h"
 
@@ -21,7 +22,21 @@ static const int64_t samples[] = { 4, 3, 3 }; /* of a rank */
 typedef struct averaged {
     bool copies; /* as from a device, whose memory the ranks do not look at */
     double mean;
+    int moved; /* of numbers that all ranks have alike */
 } averaged;
+
+/* The mean of equal numbers would be rounded: 0.3 x 0.4 + 0.3 x 0.3 + 0.3 x 0.3. */
+static ct_status average_equal(ct_solver *s, float *first, int *moved_p)
+{
+    for (int k = 1; k <= 100; k++) {
+        float value = 1.0f / (float)k;
+
+        first[0] = first[1] = value;
+        CT_TRY(ct_solver_average_statistics(s));
+        *moved_p += (first[0] != value) || (first[1] != value);
+    }
+    return CT_OK;
+}
 
 static ct_status average(thread_rank *r)
 {
@@ -48,6 +63,9 @@ static ct_status average(thread_rank *r)
         if (((const averaged *)r->out)->copies) t.solver->dev = &other;
         if (status == CT_OK) status = ct_solver_average_statistics(t.solver);
         if (first != NULL) *mean = (double)first[0];
+        /* what is no equal number yet is, behind the first average */
+        if ((status == CT_OK) && (first != NULL))
+            status = average_equal(t.solver, first, &((averaged *)r->out)->moved);
     }
     test_solver_destroy(&t);
     return status;
@@ -71,7 +89,10 @@ static void mean_is_of_samples(void **state)
             rank[r] = (thread_rank){ .out = &got[r] };
         }
         assert_int_equal(thread_ranks_run(&job, rank), CT_OK);
-        for (int r = 0; r < n; r++) assert_true(fabs(got[r].mean - want[n - 2]) <= 8 * 8 * 0x1p-24);
+        for (int r = 0; r < n; r++) {
+            assert_true(fabs(got[r].mean - want[n - 2]) <= 8 * 8 * 0x1p-24);
+            assert_int_equal(got[r].moved, 0);
+        }
     }
 }
 
