@@ -23,9 +23,9 @@ ct_status ct_settings_read(const char *path, char **data_p, size_t *size_p);
 /** Opens a regular file to read. Nobody waits for a writer, as open() does for that of a pipe. -1,
  *  NULL: errno says why; EISDIR of a folder, EINVAL of what else is no regular file. */
 int ct_file_open(const char *path);
-/** What an errno of these says to a user, as strerror() otherwise. */
-const char *ct_file_reason(int reason);
 FILE *ct_file_open_stream(const char *path);
+/** What an errno of these two says to a user, as strerror() otherwise. */
+const char *ct_file_reason(int reason);
 /** Makes a file under a temporary name and opens it to write. What has the name already, a link or
  *  what a killed process left, is removed and never written through. -1, NULL: errno says why. */
 int ct_file_create(const char *path);

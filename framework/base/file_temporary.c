@@ -57,6 +57,7 @@ static bool is_gone(const char *process_host)
     long process = strtol(process_host, &end, 10);
     char host[16];
 
+    if (access("/proc/self/ns/pid", F_OK) != 0) return false; /* maybe of another container */
     if ((process < 1) || (process > INT32_MAX) || (process == (long)getpid())) return false;
     snprintf(host, sizeof(host), "-%08" PRIx32, here());
     return (strcmp(end, host) == 0) && (kill((pid_t)process, 0) != 0) && (errno == ESRCH);

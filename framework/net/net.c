@@ -191,9 +191,11 @@ int ct_net_param_of(const ct_net *net, int layer, int i)
 
 bool ct_net_rounds(const ct_net *net, const ct_param *p)
 {
-    int k = (int)(p - net->param);
+    int owner = ct_net_find_layer(net, p->layer), k;
     bool read = false;
 
+    if (owner < 0) return false; /* parameters without layers */
+    k = ct_net_param_of(net, owner, p->index);
     for (int l = 0; l < net->n_layer; l++) {
         const ct_layer *layer = net->layer[l];
 

@@ -248,8 +248,8 @@ int ct_net_find_param(const ct_net *net, const char *key);
 const Ct__LayerParameter *ct_net_file_layer(const ct_net *net, int layer);
 /** Parameter index of weight i of layer l. */
 int ct_net_param_of(const ct_net *net, int layer, int i);
-/** Whether all layers that read a parameter of the net round it to bf16 first: ct_layer_ops.rounds.
- */
+/** Whether all layers that read a parameter round it to bf16 first: ct_layer_ops.rounds. p is known
+ * by its layer and index, and may be of a list that is another net's. */
 bool ct_net_rounds(const ct_net *net, const ct_param *p);
 /** The layer that runs layer i: i itself, or the one whose group it belongs to. */
 int ct_net_runner(const ct_net *net, int layer);

@@ -273,11 +273,12 @@ down unix_ends
 is unix_gone [ ! -e sock ]
 
 # a signal that comes while the server starts ends it at once, as it does any program; but SIGHUP, which would read
-# the files again, lets it go on. Here it waits for keys that nobody writes
-mkfifo late.keys
-for sig in TERM INT; do
+# the files again, lets it go on. Here it waits for a file of keys that never opens
+can_preload && starts="TERM INT" || starts=
+[ -n "$starts" ] && make_hold || skip early "a sanitizer must come first"
+for sig in $starts; do
     [ $sig = TERM ] && code=143 || code=130
-    OPENBLAS_NUM_THREADS=1 "$CORTADO" serve --model=states.prototxt --weights=$weights --api_key_file=late.keys \
+    OPENBLAS_NUM_THREADS=1 ./hold "$CORTADO" serve --model=states.prototxt --weights=$weights --api_key_file=slow/late.keys \
         --listen=127.0.0.1:0 >early.at 2>early.log </dev/null &
     pid=$!
     i=0 # until the thread is there that looks at signals

@@ -23,11 +23,13 @@ import job
 CALLS = ("openat,creat,write,pwrite64,writev,pwritev,rename,renameat,renameat2,unlink,unlinkat,fsync,fdatasync,ftruncate,"
          "fallocate,close,link,linkat,mkdir,rmdir,flock,fcntl")
 PLAN = 'ranks: 2 global_batch: 12 stage { first: "in" last: "drop" rank: 0 } stage { first: "ip" last: "loss" rank: 1 }\n'
+NORM = job.NET.replace('layer { name: "relu"', 'layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }\nlayer { name: "relu"')
 SMALL = "min_bytes: 64"
 MODES = {  # name: ranks, what is added to the solver, options
     "plain": (1, "", []),
     "plain on 2": (2, "", []),
     "plain on 4": (4, "", []),
+    "statistics on 3": (3, "checksum_interval: 2", ["--set=net=../norm.prototxt"]),
     "adam": (1, 'type: "Adam" momentum2: 0.99', []),
     "average": (2, "average { type: EMA decay: 0.9 }", []),
     "async": (2, "snapshot_async: true", []),
@@ -125,7 +127,7 @@ def try_mode(mode, results, most):
 
 
 def try_all(results, options, folder):
-    work = job.Work(folder, [("two.plan", PLAN)])
+    work = job.Work(folder, [("two.plan", PLAN), ("norm.prototxt", NORM)])
     for name in options["modes"].split(",") if "modes" in options else MODES:
         try_mode(Mode(name, work), results, int(options.get("most", "1000000")))
 
