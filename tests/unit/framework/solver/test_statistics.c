@@ -25,7 +25,7 @@ typedef struct averaged {
     int moved; /* of numbers that all ranks have alike */
 } averaged;
 
-/* The mean of equal numbers would be rounded: 0.3 x 0.4 + 0.3 x 0.3 + 0.3 x 0.3. */
+/* A mean would round them, as 0.4 v + 0.3 v + 0.3 v of three ranks. */
 static ct_status average_equal(ct_solver *s, float *first, int *moved_p)
 {
     for (int k = 1; k <= 100; k++) {
@@ -63,7 +63,7 @@ static ct_status average(thread_rank *r)
         if (((const averaged *)r->out)->copies) t.solver->dev = &other;
         if (status == CT_OK) status = ct_solver_average_statistics(t.solver);
         if (first != NULL) *mean = (double)first[0];
-        /* what is no equal number yet is, behind the first average */
+        /* the shares are those of before; the numbers are now alike on all ranks */
         if ((status == CT_OK) && (first != NULL))
             status = average_equal(t.solver, first, &((averaged *)r->out)->moved);
     }
