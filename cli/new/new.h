@@ -57,14 +57,14 @@ ct_status ct_new_set_read(const char *folder, ct_new_kind kind, const char *toke
                           const char *pattern, ct_new_set *s);
 void ct_new_set_release(ct_new_set *s);
 
-/** Has the net read the set, and tell its classes apart, or its tokens, or its words. mean: the
- * file that stands for a mean_file. weights: a file that training starts from; layers whose classes
- * it does not have get other names, so that they start anew. CT_ERR_CONFIG, logged: what does not
- *  fit; CT_ERR_IO, CT_ERR_DATA: the weights. */
-ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char *mean,
-                         const char *weights);
-/** Whether a data layer of the net wants a mean_file. */
+/** Has the net read the set, and tell its classes apart, or its tokens, or its words. weights: a
+ *  file that training starts from; layers whose classes it does not have get other names, so that
+ *  they start anew. CT_ERR_CONFIG, logged: what does not fit; CT_ERR_IO, CT_ERR_DATA: the weights.
+ */
+ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char *weights);
+/** Whether a data layer of the net wants a mean_file, and the file that stands for it. */
 bool ct_new_wants_mean(const Ct__NetParameter *net);
+ct_status ct_new_set_mean(Ct__NetParameter *net, const char *mean);
 /** Tests over the whole test set, and as many steps as a set of this size needs. net: fitted. */
 ct_status ct_new_fit_solver(Ct__SolverParameter *s, const Ct__NetParameter *net,
                             const ct_new_set *set);

@@ -98,11 +98,11 @@ static ct_status fit_crop(Ct__TransformationParameter *t, const ct_shape *shape)
     return ct_new_clear_field(&t->base, "crop_size");
 }
 
-static ct_status fit_mean(Ct__TransformationParameter *t, const ct_new_set *s, const char *mean)
+/* A mean of each channel, of a set with other channels. */
+static ct_status fit_mean(Ct__TransformationParameter *t, const ct_new_set *s)
 {
     float sum = 0.0f;
 
-    if (t->mean_file != NULL) return ct_new_set_field_text(&t->base, "mean_file", mean);
     if ((t->n_mean_value < 2) || (s->shape.dim[0] == (int64_t)t->n_mean_value)) return CT_OK;
     for (size_t i = 0; i < t->n_mean_value; i++) sum += t->mean_value[i];
     return ct_new_set_field(&t->base, "mean_value", "[%.6g]",
@@ -119,7 +119,7 @@ static ct_status fit_size(Ct__LayerParameter *l, const ct_new_set *s)
     return (l->transform_param != NULL) ? fit_crop(l->transform_param, &s->shape) : CT_OK;
 }
 
-static ct_status fit_pictures(Ct__LayerParameter *l, const ct_new_set *s, const char *mean)
+static ct_status fit_pictures(Ct__LayerParameter *l, const ct_new_set *s)
 {
     bool test = ct_new_is_of_test(l);
     int64_t n = test ? s->n_test : s->n_train, batch = 1;
@@ -132,18 +132,28 @@ static ct_status fit_pictures(Ct__LayerParameter *l, const ct_new_set *s, const 
     CT_TRY(ct_new_set_field(&l->base, "data_param.backend", "LMDB"));
     CT_TRY(ct_new_set_field(&l->base, "data_param.batch_size", "%" PRId64, batch));
     CT_TRY(fit_size(l, s));
-    return (l->transform_param != NULL) ? fit_mean(l->transform_param, s, mean) : CT_OK;
+    return (l->transform_param != NULL) ? fit_mean(l->transform_param, s) : CT_OK;
+}
+
+static bool wants_mean(const Ct__LayerParameter *l)
+{
+    return ct_layer_param_is(l, "Data") && (l->transform_param != NULL) &&
+           (l->transform_param->mean_file != NULL);
 }
 
 bool ct_new_wants_mean(const Ct__NetParameter *net)
 {
-    for (size_t i = 0; i < net->n_layer; i++) {
-        const Ct__TransformationParameter *t = net->layer[i]->transform_param;
-
-        if (ct_layer_param_is(net->layer[i], "Data") && (t != NULL) && (t->mean_file != NULL))
-            return true;
-    }
+    for (size_t i = 0; i < net->n_layer; i++)
+        if (wants_mean(net->layer[i])) return true;
     return false;
+}
+
+ct_status ct_new_set_mean(Ct__NetParameter *net, const char *mean)
+{
+    for (size_t i = 0; i < net->n_layer; i++)
+        if (wants_mean(net->layer[i]))
+            CT_TRY(ct_new_set_field_text(&net->layer[i]->transform_param->base, "mean_file", mean));
+    return CT_OK;
 }
 
 /* ---- classes */
@@ -236,14 +246,13 @@ static ct_status fit_classes(Ct__NetParameter *net, const ct_new_set *s, const c
     return CT_OK;
 }
 
-ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char *mean,
-                         const char *weights)
+ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char *weights)
 {
     drop_layers(net, s);
     for (size_t i = 0; i < net->n_layer; i++) {
         if (!ct_layer_param_is(net->layer[i], ct_new_kind_layer(s->kind))) continue;
         if (ct_new_is_of_pictures(s->kind))
-            CT_TRY(fit_pictures(net->layer[i], s, mean));
+            CT_TRY(fit_pictures(net->layer[i], s));
         else
             CT_TRY(ct_new_fit_text(net->layer[i], s));
     }

@@ -16,8 +16,9 @@
 
 typedef struct making {
     const ct_options *o;
-    char *model; /* the model's folder */
-    char *to;    /* absolute           */
+    char *model;     /* the model's folder                                    */
+    char *to;        /* absolute                                              */
+    char *temporary; /* what the folder is called until all its files are there */
     ct_new_set set;
     Ct__NetParameter *net;
     Ct__SolverParameter *solver;
@@ -133,7 +134,7 @@ static ct_status read_model(making *m)
 static ct_status write_file(const making *m, const char *name, const char *text, size_t size)
 {
     char *path = NULL;
-    ct_status status = path_in(m->to, name, &path);
+    ct_status status = path_in(m->temporary, name, &path);
 
     if (status == CT_OK) status = ct_file_write(path, text, size);
     free(path);
@@ -154,14 +155,13 @@ static ct_status write_message(const making *m, const char *name, const Protobuf
 }
 
 /* The mean that the net wants lies with it: the set's own, or one that is made now. */
-static ct_status make_mean(const making *m, const char *mean)
+static ct_status make_mean(const making *m, const char *mean, const char *called)
 {
-    const ct_convert_options o = { .from = m->set.train, .to = mean };
+    const ct_convert_options o = { .from = m->set.train, .to = mean, .called = called };
     char *data = NULL;
     size_t size;
     ct_status status;
 
-    if (!ct_new_wants_mean(m->net)) return CT_OK;
     if (m->set.mean == NULL) return ct_convert_mean(&o);
     CT_TRY(ct_settings_read(m->set.mean, &data, &size));
     status = ct_file_write(mean, data, size);
@@ -191,16 +191,23 @@ static ct_status try_net(const making *m, ct_phase phase)
                    ct_options_text(m->o, "from"), ct_shape_str(&m->set.shape).text);
 }
 
+static ct_status fit_mean(making *m)
+{
+    char *mean = NULL, *called = NULL;
+    ct_status status = path_in(m->temporary, CT_MEAN_FILE, &mean);
+
+    if (status == CT_OK) status = path_in(m->to, CT_MEAN_FILE, &called);
+    if (status == CT_OK) status = make_mean(m, mean, called);
+    if (status == CT_OK) status = ct_new_set_mean(m->net, mean);
+    free(mean);
+    free(called);
+    return status;
+}
+
 static ct_status fit(making *m)
 {
-    const char *weights = ct_options_text(m->o, "weights");
-    char *mean = NULL;
-    ct_status status = path_in(m->to, CT_MEAN_FILE, &mean);
-
-    if (status == CT_OK) status = make_mean(m, mean);
-    if (status == CT_OK) status = ct_new_fit_net(m->net, &m->set, mean, weights);
-    free(mean);
-    CT_TRY(status);
+    CT_TRY(ct_new_fit_net(m->net, &m->set, ct_options_text(m->o, "weights")));
+    if (ct_new_wants_mean(m->net)) CT_TRY(fit_mean(m));
     CT_TRY(try_net(m, CT_TRAIN));
     if (m->set.test != NULL) CT_TRY(try_net(m, CT_TEST));
     CT_TRY(ct_new_fit_solver(m->solver, m->net, &m->set));
@@ -225,8 +232,12 @@ static ct_status fit_paths(making *m)
 {
     const char *weights = ct_options_text(m->o, "weights");
     char *path = NULL;
-    ct_status status = path_in(m->to, "train_val.prototxt", &path);
+    ct_status status = path_in(m->to, CT_MEAN_FILE, &path);
 
+    if (status == CT_OK) status = ct_new_set_mean(m->net, path);
+    free(path);
+    path = NULL;
+    if (status == CT_OK) status = path_in(m->to, "train_val.prototxt", &path);
     if (status == CT_OK) status = set_path(m, "net", path);
     free(path);
     path = NULL;
@@ -316,15 +327,48 @@ static ct_status make(making *m)
     return write_job(m);
 }
 
+static ct_status fail_to(const making *m, int why)
+{
+    if ((why == EEXIST) || (why == ENOTEMPTY) || (why == ENOTDIR))
+        return CT_FAIL(CT_ERR_CONFIG, "--to=%s: is there already; give a new folder",
+                       ct_options_text(m->o, "to"));
+    return CT_FAIL(CT_ERR_IO, "--to=%s: %s", ct_options_text(m->o, "to"), strerror(why));
+}
+
+/* m->to: the absolute path of what is not there yet. */
+static ct_status find_to(making *m)
+{
+    char *to = strdup(ct_options_text(m->o, "to")), *above = NULL;
+    ct_status status = CT_OK;
+    char *slash;
+
+    if (to == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a name");
+    for (size_t n = strlen(to); (n > 1) && (to[n - 1] == '/'); n--) to[n - 1] = '\0';
+    slash = strrchr(to, '/');
+    if (slash != NULL) *slash = '\0';
+    above = realpath((slash == NULL) ? "." : (slash == to) ? "/" : to, NULL);
+    if (above == NULL)
+        status = fail_to(m, errno);
+    else
+        status = path_in(above, (slash == NULL) ? to : slash + 1, &m->to);
+    free(above);
+    free(to);
+    return status;
+}
+
+/* Beside where it belongs, so that there is never a part of it. */
 static ct_status make_folder(making *m)
 {
-    const char *to = ct_options_text(m->o, "to");
+    ct_text temporary = { 0 };
+    struct stat st;
 
-    if (mkdir(to, 0777) != 0)
-        return CT_FAIL((errno == EEXIST) ? CT_ERR_CONFIG : CT_ERR_IO, "--to=%s: %s", to,
-                       (errno == EEXIST) ? "is there already; give a new folder" : strerror(errno));
-    m->to = realpath(to, NULL);
-    return (m->to != NULL) ? CT_OK : CT_FAIL(CT_ERR_IO, "--to=%s: %s", to, strerror(errno));
+    CT_TRY(find_to(m));
+    if (lstat(m->to, &st) == 0) return fail_to(m, EEXIST);
+    ct_path_remove_leftovers(m->to);
+    ct_path_add_own(&temporary, m->to, "tmp");
+    if (temporary.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a name");
+    m->temporary = temporary.text;
+    return (mkdir(m->temporary, 0777) == 0) ? CT_OK : fail_to(m, errno);
 }
 
 static ct_status run(making *m)
@@ -339,8 +383,9 @@ static ct_status run(making *m)
                            ct_options_text(m->o, "pattern"), &m->set));
     CT_TRY(make_folder(m));
     status = make(m);
+    if ((status == CT_OK) && (rename(m->temporary, m->to) != 0)) status = fail_to(m, errno);
     if (status != CT_OK)
-        ct_path_remove(m->to);
+        ct_path_remove(m->temporary);
     else
         CT_INFO("cortado train --solver=%s/solver.prototxt --run=DIR trains it",
                 ct_options_text(m->o, "to"));
@@ -362,5 +407,6 @@ ct_status ct_verb_new(ct_call *call)
     if (m.solver != NULL) ct__solver_parameter__free_unpacked(m.solver, NULL);
     free(m.model);
     free(m.to);
+    free(m.temporary);
     return status;
 }

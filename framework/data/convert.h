@@ -16,6 +16,7 @@ typedef struct ct_convert_options {
         *to; /* the folder of train_lmdb, test_lmdb (train.h5, test.h5); images: the data set */
     const char *backend; /* "lmdb" (NULL), "hdf5"                                                 */
     const char *mean;    /* also write the mean of the training set here; may be NULL             */
+    const char *called;  /* mean: what the log calls `to`, which moves there later; NULL: `to`   */
     bool force;          /* replace what is there                                                */
     const char *list, *root; /* images: the list, and what stands in front of its paths           */
     int64_t height, width;   /* images: resize; 0: as they are                                    */

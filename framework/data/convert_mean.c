@@ -57,7 +57,7 @@ static void log_channels(const ct_shape *s, const float *mean)
     }
 }
 
-static ct_status write_mean(const ct_reader *r, const char *to, const double *sum)
+static ct_status write_mean(const ct_reader *r, const ct_convert_options *o, const double *sum)
 {
     const ct_shape *shape = &r->field[0];
     int64_t n = ct_shape_count(shape, 0, -1);
@@ -66,10 +66,10 @@ static ct_status write_mean(const ct_reader *r, const char *to, const double *su
 
     if (mean == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the mean");
     for (int64_t i = 0; i < n; i++) mean[i] = (float)(sum[i] / (double)r->count);
-    status = ct_mean_write(to, shape, mean);
+    status = ct_mean_write(o->to, shape, mean);
     if (status == CT_OK) {
-        CT_INFO("%s: the mean of %lld images of %s", to, (long long)r->count,
-                ct_shape_str(shape).text);
+        CT_INFO("%s: the mean of %lld images of %s", (o->called != NULL) ? o->called : o->to,
+                (long long)r->count, ct_shape_str(shape).text);
         log_channels(shape, mean);
     }
     free(mean);
@@ -97,7 +97,7 @@ ct_status ct_convert_mean(const ct_convert_options *o)
     }
     sum = calloc((size_t)ct_shape_count(&r->field[0], 0, -1) + 1, sizeof(*sum));
     status = (sum != NULL) ? sum_all(r, sum) : CT_FAIL(CT_ERR_NOMEM, "no memory for the mean");
-    if (status == CT_OK) status = write_mean(r, o->to, sum);
+    if (status == CT_OK) status = write_mean(r, o, sum);
 out:
     free(sum);
     ct_reader_close(r);

@@ -32,6 +32,7 @@ ct_status ct_convert_make_folder(const char *path)
 {
     char *part = strdup(path);
     struct stat st;
+    int why;
 
     if (part == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory");
     for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -39,10 +40,11 @@ ct_status ct_convert_make_folder(const char *path)
         mkdir(part, 0777);
         *slash = '/';
     }
-    mkdir(part, 0777);
+    why = (mkdir(part, 0777) != 0) ? errno : 0;
+    if (why == EEXIST) why = ENOTDIR;
     free(part);
     if ((stat(path, &st) != 0) || !S_ISDIR(st.st_mode)) {
-        return CT_FAIL(CT_ERR_IO, "cannot make the folder %s", path);
+        return CT_FAIL(CT_ERR_IO, "cannot make the folder %s: %s", path, strerror(why));
     }
     return CT_OK;
 }

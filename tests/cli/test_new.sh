@@ -92,5 +92,31 @@ runs no_weights 3 'weights=nowhere: No such file' $new --from=quick --weights=no
 for o in from data to; do
     runs needs_$o 2 "cortado new needs --$o" "$CORTADO" new $(echo --from=quick --data=set --to=bad | tr ' ' '\n' | grep -v "^--$o=")
 done
-is nothing_left test ! -e bad
+is nothing_left sh -c '! ls -d bad*'
+
+# ---- killed at a call on what it writes: nothing under the name, and the next one takes away what is left
+if can_preload; then
+    make_hold
+    mkdir made
+    grey="$CORTADO new --from=quick --data=digits"
+    runs calls 0 'made/work/mean.binaryproto: the mean' env LD_PRELOAD=./stall.so FAULT_IN=made FAULT_LOG=calls $grey --to=made/work
+    is own_paths grep -q "mean_file: \"$PWD/made/work/mean.binaryproto\"" made/work/train_val.prototxt
+    n=$(wc -l <calls)
+    is last_call grep -q "^$n C rename .*made/work$" calls
+    cp -r made/work whole
+    for k in 1 7 13 $((n - 1)) "$n"; do
+        rm -r made/work
+        runs killed_$k 137 '' env LD_PRELOAD=./stall.so FAULT_IN=made "FAULT=$k kill" $grey --to=made/work
+        is no_part_$k test ! -e made/work
+        runs after_kill_$k 0 '' $grey --to=made/work/
+        is whole_$k diff -r whole made/work
+        is alone_$k [ "$(ls made)" = work ]
+    done
+    rm -r made/work
+    runs disk_full 3 'cannot write .*No space left' env LD_PRELOAD=./stall.so FAULT_IN=made "FAULT=14 28" $grey --to=made/work
+    is nothing_of_a_full_disk [ -z "$(ls made)" ]
+    runs taken 2 'to=made/work: is there already' env LD_PRELOAD=./stall.so FAULT_IN=made "FAULT=$n 39" $grey --to=made/work
+else
+    skip killed "a sanitizer wants to be loaded first"
+fi
 finish

@@ -83,6 +83,7 @@ MODES = {  # name: ranks, the rank with the fault, solver (None: no training), c
                                       "--report=out/r.json"]),
     "plan of engines": (1, 0, None, [job.CORTADO, "time", "--model=../net.prototxt", "--iterations=1", "--limits=false",
                                      "--set=layer[conv].convolution_param.num_output=4", "--plan=out/e.plan"]),
+    "new net": (1, 0, None, [job.CORTADO, "new", "--from=quick", "--data=../data", "--to=out/w"]),
     "plan of ranks": (1, 0, None, [job.CORTADO, "plan", "--model=../net.prototxt", "--ranks=2", "--limits=50,10",
                                    "--out=out/p.plan"]),
 }
