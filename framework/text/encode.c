@@ -368,18 +368,47 @@ static bool stands_alone(const ct_added_token *a, const uint8_t *start, const ui
     return (at + a->n == end) || !is_word(ct_utf8_read(at + a->n, end, &length));
 }
 
-/* The longest that stands at `at`, or NULL. */
+/* a is not behind the text at `at` in a dictionary. */
+static bool stands_before(const ct_added_token *a, const uint8_t *at, const uint8_t *end)
+{
+    size_t n = (size_t)(end - at);
+    int order = memcmp(a->text, at, (a->n < n) ? a->n : n);
+
+    return (order < 0) || ((order == 0) && (a->n <= n));
+}
+
+static size_t common_bytes(const ct_added_token *a, const uint8_t *at, const uint8_t *end)
+{
+    size_t n = 0;
+
+    while ((n < a->n) && (n < (size_t)(end - at)) && (a->text[n] == at[n])) n++;
+    return n;
+}
+
+/* The longest that stands at `at`, or NULL. The last one that is not behind the text in a
+ * dictionary begins with each that stands there. */
 static const ct_added_token *match(const work *w, const uint8_t *at, const uint8_t *end,
                                    bool normalised)
 {
-    for (int i = w->first[*at]; i < w->first[*at + 1]; i++) {
-        const ct_added_token *a = &w->t->added[i];
+    const ct_added_token *added = w->t->added;
+    int low = w->first[*at], high = w->first[*at + 1], k;
+    size_t n;
 
-        if ((a->normalised == normalised) && (a->n <= (size_t)(end - at)) &&
-            (memcmp(a->text, at, a->n) == 0))
-            return a;
+    if (low == high) return NULL;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+
+        if (stands_before(&added[middle], at, end))
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    k = low - 1;
+    if (k < w->first[*at]) return NULL;
+    n = common_bytes(&added[k], at, end);
+    while ((k >= 0) && ((added[k].n > n) || (added[k].normalised != normalised)))
+        k = added[k].shorter;
+    return (k >= 0) ? &added[k] : NULL;
 }
 
 typedef ct_status (*take_text)(work *w, const uint8_t *at, const uint8_t *end);

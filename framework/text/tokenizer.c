@@ -114,14 +114,31 @@ ct_status ct_tokenizer_add(ct_tokenizer *t, const ct_added_token *token)
 
 /* ---- making ready */
 
-/* The longest first of those that begin alike, so that the first that fits is the longest. */
+/* As in a dictionary; of equal texts the least id last, which is met first. */
 static int by_text(const void *pa, const void *pb)
 {
     const ct_added_token *a = pa, *b = pb;
+    int order = memcmp(a->text, b->text, (a->n < b->n) ? a->n : b->n);
 
-    if (a->text[0] != b->text[0]) return (a->text[0] > b->text[0]) ? 1 : -1;
-    if (a->n != b->n) return (a->n < b->n) ? 1 : -1;
-    return (a->id > b->id) - (a->id < b->id);
+    if (order != 0) return order;
+    if (a->n != b->n) return (a->n > b->n) ? 1 : -1;
+    return (a->id < b->id) - (a->id > b->id);
+}
+
+static bool begins_with(const ct_added_token *a, const ct_added_token *shorter)
+{
+    return (shorter->n <= a->n) && (memcmp(a->text, shorter->text, shorter->n) == 0);
+}
+
+/* What a text begins with stands in front of it, and so do all between the two. */
+static void link_shorter(ct_tokenizer *t)
+{
+    for (int i = 0; i < t->n_added; i++) {
+        int k = i - 1;
+
+        while ((k >= 0) && !begins_with(&t->added[i], &t->added[k])) k = t->added[k].shorter;
+        t->added[i].shorter = k;
+    }
 }
 
 static void find_end(ct_tokenizer *t)
@@ -157,6 +174,7 @@ ct_status ct_tokenizer_finish(ct_tokenizer *t)
         a->n = form.length;
     }
     if (t->n_added > 0) qsort(t->added, (size_t)t->n_added, sizeof(*t->added), by_text);
+    link_shorter(t);
     return CT_OK;
 }
 

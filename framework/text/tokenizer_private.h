@@ -37,6 +37,8 @@ typedef struct ct_added_token {
     char *name;    /* as the file has it                              */
     size_t n;
     int32_t id;
+    int shorter; /* the longest other one that this text begins with, of those behind
+                    ct_tokenizer_finish(); of equal ones the next; -1: none                 */
     bool special, left_blanks, right_blanks, single_word, normalised;
 } ct_added_token;
 

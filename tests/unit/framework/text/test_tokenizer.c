@@ -170,6 +170,76 @@ static void test_json(void **state)
     ct_tokenizer_close(t);
 }
 
+/* Random words of a and b, many of which begin with others, some twice, as added tokens; against
+ * the definition: at each place the longest, of equal ones the one of the least id. */
+static void test_added_alike(void **state)
+{
+    enum { WORDS = 80, LETTERS = 400 };
+    char word[WORDS][10], text[LETTERS + 1];
+    ct_text json = { 0 };
+
+    (void)state;
+    for (uint64_t round = 0; round < 20; round++) {
+        int32_t want[LETTERS];
+        int64_t n_want = 0;
+        ct_tokenizer *t;
+
+        json.length = 0;
+        ct_text_add(&json, "{ \"added_tokens\": [");
+        for (uint64_t i = 0; i < WORDS; i++) {
+            uint32_t bits = ct_rng_philox(11, round, i).v[0];
+            int n = 2 + (int)((bits >> 16) % 7);
+
+            for (int k = 0; k < n; k++) word[i][k] = (bits >> k & 1) ? 'a' : 'b';
+            word[i][n] = '\0';
+            ct_text_add(&json, "%s{ \"id\": %d, \"content\": \"%s\" }", (i > 0) ? ", " : "",
+                        100 + (int)i, word[i]);
+        }
+        ct_text_add(&json, "], \"pre_tokenizer\": { \"type\": \"ByteLevel\", "
+                           "\"add_prefix_space\": false }, \"model\": { \"type\": \"BPE\", "
+                           "\"vocab\": { \"a\": 0, \"b\": 1 }, \"merges\": [] } }");
+        for (uint64_t k = 0; k < LETTERS; k++)
+            text[k] = (ct_rng_philox(12, round, k).v[0] & 1) ? 'a' : 'b';
+        text[LETTERS] = '\0';
+        for (int at = 0; at < LETTERS;) {
+            int best = -1;
+            size_t longest = 0;
+
+            for (int i = 0; i < WORDS; i++) {
+                size_t n = strlen(word[i]);
+
+                if ((n <= longest) || (strncmp(text + at, word[i], n) != 0)) continue;
+                best = i;
+                longest = n;
+            }
+            want[n_want++] = (best >= 0) ? 100 + best : (text[at] == 'b');
+            at += (best >= 0) ? (int)longest : 1;
+        }
+        t = open_json(json.text);
+        expect_ids(t, text, true, want, n_want);
+        ct_tokenizer_close(t);
+    }
+    ct_text_destroy(&json);
+}
+
+/* Tokens of the text as it is are found first, also where a longer one is looked for later. */
+static void test_added_normalised(void **state)
+{
+    ct_tokenizer *t = open_json(
+        "{ \"added_tokens\": [{ \"id\": 10, \"content\": \"ab\", \"normalized\": false },\n"
+        "  { \"id\": 11, \"content\": \"abc\", \"normalized\": true }],\n"
+        "  \"normalizer\": { \"type\": \"Lowercase\" },\n"
+        "  \"pre_tokenizer\": { \"type\": \"ByteLevel\", \"add_prefix_space\": false },\n"
+        "  \"model\": { \"type\": \"BPE\", \"vocab\": { \"a\": 0, \"b\": 1, \"c\": 2 }, "
+        "\"merges\": "
+        "[] } }");
+
+    (void)state;
+    expect_ids(t, "abc", true, (const int32_t[]){ 10, 2 }, 2);
+    expect_ids(t, "aBc", true, (const int32_t[]){ 11 }, 1);
+    ct_tokenizer_close(t);
+}
+
 static const char bert_json[] =
     "{ \"added_tokens\": [{ \"id\": 0, \"content\": \"[UNK]\", \"special\": true }],\n"
     "  \"normalizer\": { \"type\": \"BertNormalizer\", \"clean_text\": true,\n"
@@ -623,6 +693,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merges),       cmocka_unit_test(test_json),
+        cmocka_unit_test(test_added_alike),  cmocka_unit_test(test_added_normalised),
         cmocka_unit_test(test_word_piece),   cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_gguf),         cmocka_unit_test(test_any_bytes),
         cmocka_unit_test(test_threads),      cmocka_unit_test(test_written),
