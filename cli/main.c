@@ -15,40 +15,6 @@
 #include "runtime/call.h"
 #include "cli/verb.h"
 
-static void usage(FILE *to)
-{
-    fprintf(to,
-            "cortado %s: synchronous training of Caffe nets on supercomputers\n\n"
-            "  srun cortado train --solver=solver.prototxt\n\n",
-            ct_build_version());
-    for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) {
-        fprintf(to, "  cortado %-8s %s\n", v->name, v->summary);
-    }
-    fprintf(to, "\ncortado VERB --help lists the options of a verb. Each has an environment twin,\n"
-                "CORTADO_NAME; the command line beats it, and it beats the prototxt.\n"
-                "Exit codes:\n");
-    for (const ct_exit_code *e = ct_exit_code_table; e->meaning != NULL; e++)
-        fprintf(to, "  %2d  %s\n", e->code, e->meaning);
-}
-
-static ct_status fail_verb(const char *name)
-{
-    const char *known[32], *near;
-    int n = 0;
-
-    for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) known[n++] = v->name;
-    near = ct_text_nearest(name, known, n);
-    if (near != NULL) {
-        return CT_FAIL(CT_ERR_CONFIG, "unknown verb \"%s\"; did you mean \"%s\"?", name, near);
-    }
-    return CT_FAIL(CT_ERR_CONFIG, "unknown verb \"%s\"; cortado --help lists them", name);
-}
-
-static bool is_help(const char *arg)
-{
-    return (strcmp(arg, "--help") == 0) || (strcmp(arg, "-h") == 0) || (strcmp(arg, "help") == 0);
-}
-
 /* The value of an option that is needed before MPI starts, and with it the options' own reading,
  * which speaks for one rank and says what is wrong. NULL: not given. */
 static const char *early_option(int argc, char **argv, const char *name, const char *twin)
@@ -209,18 +175,13 @@ int main(int argc, char **argv)
 
     ct_signals_block();
     if (argc < 2) {
-        usage(stderr);
+        ct_help_verbs(stderr);
         return ct_status_exit_code(CT_ERR_CONFIG);
     }
-    if (is_help(argv[1])) return usage(stdout), 0;
+    if (ct_help_is_asked(argc, argv)) return ct_status_exit_code(ct_help(argc, argv));
     if (strcmp(argv[1], "--version") == 0) return printf("cortado %s\n", ct_build_version()), 0;
     verb = ct_verb_find(argv[1]);
-    if (verb == NULL) return ct_status_exit_code(fail_verb(argv[1]));
-    if ((argc > 2) && is_help(argv[2]) && (verb->form == NULL)) {
-        printf("usage: %s\n\n", verb->usage);
-        ct_options_help(ct_option_table, ct_option_table_n, verb->name, stdout);
-        return 0;
-    }
+    if (verb == NULL) return ct_status_exit_code(ct_help_fail_verb(argv[1]));
     if (check_registers() != CT_OK) return ct_status_exit_code(CT_ERR_CONFIG);
     ct_cores_keep();
     ct_blas_core_ensure(argv);

@@ -59,13 +59,15 @@ const ct_verb ct_verb_table[] = {
       "cortado bench comm|codec|serve [--repeat=N] [--json[=FILE]]; cortado bench KIND --help",
       CT_VERB_IN_JOB, ct_bench_form, ct_verb_bench },
     { "scale", "the scaling study: measured, simulated, modelled, and its report",
-      "cortado scale --solver=FILE --ranks=1,2,4 [--out=DIR]", CT_VERB_ALONE, ct_scale_form,
-      ct_verb_scale },
+      "cortado scale --solver=FILE --ranks=1,2,4 [--out=DIR]; --machine=NAME "
+      "--nodes=1,2,...,1024 --net=NAME --profile=FILE; --report=DIR",
+      CT_VERB_ALONE, ct_scale_form, ct_verb_scale },
     { "simulate", "collectives or training steps on a described machine (needs SimGrid)",
       "cortado simulate --machine=NAME --nodes=N --bench=BYTES|--profile=FILE|--pass=FILE",
       CT_VERB_ALONE, ct_simulate_form, ct_verb_simulate },
     { "convert", "data sets: mnist, cifar10, images, text, digits; weights; old nets and solvers",
-      "cortado convert KIND --to=PATH", CT_VERB_ON_FIRST, ct_convert_form, ct_verb_convert },
+      "cortado convert KIND --to=PATH [--option=value …]", CT_VERB_ON_FIRST, ct_convert_form,
+      ct_verb_convert },
     { NULL, NULL, NULL, CT_VERB_ALONE, NULL, NULL },
 };
 

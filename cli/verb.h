@@ -6,6 +6,8 @@
 #ifndef CT_VERB_H
 #define CT_VERB_H
 
+#include <stdio.h>
+
 #include "runtime/call.h"
 
 /** What may follow a verb: options, or a word with options of its own. */
@@ -46,6 +48,25 @@ extern const ct_verb ct_verb_table[]; /* ends with a NULL name */
 const ct_verb *ct_verb_find(const char *name);
 /** As ct_verb_form_fn says, of any verb. */
 bool ct_verb_form_of(const ct_verb *verb, int i, ct_verb_form *form_p);
+
+/* ---- what the program prints on itself (help.c) */
+
+/** The verbs, and the exit codes. */
+void ct_help_verbs(FILE *to);
+
+/** Whether --help or -h stands anywhere, or "help" in front of the verb or behind it. */
+bool ct_help_is_asked(int argc, char *const *argv);
+
+/** Prints to stdout what was asked for: all verbs, a verb's options, its kinds, or the options of
+ *  one kind. CT_ERR_CONFIG, logged: there is no such verb or kind. */
+ct_status ct_help(int argc, char *const *argv);
+
+/** CT_ERR_CONFIG, logged, with the nearest verb. */
+ct_status ct_help_fail_verb(const char *name);
+
+/** Which form of a verb that a word follows, as images of convert. CT_ERR_CONFIG, logged with the
+ *  nearest: there is none of that name, or name is NULL. */
+ct_status ct_help_find_kind(const ct_verb *verb, const char *name, int *kind_p);
 
 extern const ct_option ct_option_table[];
 extern const int ct_option_table_n;

@@ -314,22 +314,15 @@ bool ct_bench_form(int i, ct_verb_form *form_p)
 
 ct_status ct_verb_bench(ct_call *call)
 {
-    const struct bench_kind *kind = NULL;
-    char verb[16] = "";
+    const struct bench_kind *kind;
+    char verb[16];
     ct_options *o = NULL;
     ct_status status = CT_OK;
+    int i;
 
-    for (int i = 0; (call->argc > 1) && (i < N_KIND); i++)
-        if (strcmp(call->argv[1], kind_table[i].name) == 0) kind = &kind_table[i];
-    if (kind == NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "cortado bench: expected \"cortado bench comm [options]\", "
-                                      "\"cortado bench codec [options]\" or \"cortado bench serve "
-                                      "--model=FILE [options]\"");
+    CT_TRY(ct_help_find_kind(ct_verb_find("bench"), (call->argc > 1) ? call->argv[1] : NULL, &i));
+    kind = &kind_table[i];
     snprintf(verb, sizeof(verb), "%s", kind->verb);
-    if ((call->argc > 2) && (strcmp(call->argv[2], "--help") == 0)) {
-        if (call->job->rank == 0) ct_options_help(kind->table, kind->n_option, verb, stdout);
-        return CT_OK;
-    }
     call->argv[1] = verb;
     CT_TRY(ct_options_parse(kind->table, kind->n_option, call->argc - 1, call->argv + 1, &o));
     status = kind->run(call, o);

@@ -498,33 +498,6 @@ bool ct_convert_form(int i, ct_verb_form *form_p)
     return true;
 }
 
-static void print_kinds(FILE *to)
-{
-    fprintf(to, "usage: cortado convert KIND --to=PATH [--option=value …]\n\n");
-    for (int i = 0; i < N_KIND; i++) fprintf(to, "  %-9s %s\n", kinds[i].name, kinds[i].help);
-    fprintf(to, "\ncortado convert KIND --help lists the options of one.\n");
-}
-
-static ct_status find_kind(const char *name, const kind **kind_p)
-{
-    const char *names[N_KIND], *nearest;
-
-    for (int i = 0; i < N_KIND; i++) {
-        names[i] = kinds[i].name;
-        if (strcmp(kinds[i].name, name) == 0) {
-            *kind_p = &kinds[i];
-            return CT_OK;
-        }
-    }
-    nearest = ct_text_nearest(name, names, N_KIND);
-    return CT_FAIL(
-        CT_ERR_CONFIG,
-        "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, annotated, text, "
-        "tokens, model, mean, net, solver, digits)",
-        name, (nearest != NULL) ? "; did you mean \"" : "", (nearest != NULL) ? nearest : "",
-        (nearest != NULL) ? "\"?" : "");
-}
-
 /* "HxW" */
 static ct_status read_size(const char *text, int64_t *height, int64_t *width)
 {
@@ -632,14 +605,6 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     return run_alone(k, &c);
 }
 
-static bool asks_for_help(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        if ((strcmp(argv[i], "--help") == 0) || (strcmp(argv[i], "-h") == 0)) return true;
-    }
-    return false;
-}
-
 /* The parser takes argv[0] for the verb: it is "convert KIND" in its messages. */
 static ct_status parse_and_run(const kind *k, int argc, char **argv)
 {
@@ -664,23 +629,8 @@ static ct_status parse_and_run(const kind *k, int argc, char **argv)
 
 ct_status ct_verb_convert(ct_call *call)
 {
-    int argc = call->argc;
-    char **argv = call->argv;
-    const kind *k;
+    int i;
 
-    if (argc < 2) {
-        print_kinds(stderr);
-        return CT_FAIL(CT_ERR_CONFIG, "cortado convert: what should be converted?");
-    }
-    if ((strcmp(argv[1], "--help") == 0) || (strcmp(argv[1], "-h") == 0)) {
-        print_kinds(stdout);
-        return CT_OK;
-    }
-    CT_TRY(find_kind(argv[1], &k));
-    if (asks_for_help(argc - 1, argv + 1)) {
-        printf("cortado %s: %s\n\n", k->verb, k->help);
-        ct_options_help(table, N_OPTION, k->verb, stdout);
-        return CT_OK;
-    }
-    return parse_and_run(k, argc - 1, argv + 1);
+    CT_TRY(ct_help_find_kind(ct_verb_find("convert"), (call->argc > 1) ? call->argv[1] : NULL, &i));
+    return parse_and_run(&kinds[i], call->argc - 1, call->argv + 1);
 }

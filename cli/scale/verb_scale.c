@@ -510,15 +510,6 @@ ct_status ct_verb_scale(ct_call *call)
     ct_status status;
 
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a study");
-    if ((call->argc > 1) && (strcmp(call->argv[1], "--help") == 0)) {
-        printf(
-            "usage: cortado scale --solver=FILE --ranks=1,2,4 [--out=DIR]\n"
-            "       cortado scale --machine=NAME --nodes=1,2,...,1024 --net=NAME --profile=FILE\n"
-            "       cortado scale --report=DIR\n\n");
-        ct_options_help(table, N_OPTION, S, stdout);
-        free(s);
-        return CT_OK;
-    }
     s->call = call;
     status = ct_options_parse(table, N_OPTION, call->argc, call->argv, &options);
     s->options = options;

@@ -181,12 +181,6 @@ ct_status ct_verb_simulate(ct_call *call)
     ct_options *options = NULL;
     ct_status status = CT_OK;
 
-    if ((call->argc > 1) && (strcmp(call->argv[1], "--help") == 0)) {
-        printf("usage: cortado simulate --machine=NAME --nodes=N "
-               "--bench=BYTES|--profile=FILE|--pass=FILE\n\n");
-        ct_options_help(ct_sim_option_table, ct_sim_option_table_n, "simulate", stdout);
-        return CT_OK;
-    }
     status = ct_options_parse(ct_sim_option_table, ct_sim_option_table_n, call->argc, call->argv,
                               &options);
     r.options = options;

@@ -213,8 +213,9 @@ static ct_status take_rest(ct_options *o, const char *verb, const char *text)
         if ((op->kind == CT_OPTION_REST) && ct_option_serves(op, verb) && (text[0] != '-'))
             return add(o, i, text, strlen(text), CT_ORIGIN_COMMAND, op->name);
     }
-    return CT_FAIL(CT_ERR_CONFIG, "cortado %s: \"%s\" is no option; they begin with --", verb,
-                   text);
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "cortado %s: \"%s\" is no option; they begin with --, see cortado %s --help",
+                   verb, text, verb);
 }
 
 static ct_status read_command(ct_options *o, int argc, char *const *argv)

@@ -5,6 +5,26 @@ runs help 0 'cortado train' "$CORTADO" --help
 runs version 0 '^cortado [0-9]+\.[0-9]+' "$CORTADO" --version
 runs no_verb 2 'cortado VERB --help' "$CORTADO"
 runs verb_help 0 'CORTADO_COMPRESSION' "$CORTADO" train --help
+# help, however it is asked for; a wrong command line beside it is no matter
+for words in 'help train' 'train help' 'train -h' 'train --solver=nothere --help' 'train --solvr=x --help'; do
+    name=$(echo "help_$words" | tr ' ' _)
+    runs "$name" 0 '^usage: cortado train ' "$CORTADO" $words
+    is one_verb sh -c 'grep -q -- "^  --solver=FILE" out && ! grep -q -- "^  --labelmap" out'
+done
+for words in 'convert --help' 'help convert' 'convert help' 'bench -h'; do
+    name=$(echo "kinds_$words" | tr ' ' _)
+    runs "$name" 0 'KIND --help lists the options of one' "$CORTADO" $words
+done
+is kinds_of_bench grep -q '^  codec  *selections' out
+runs help_kind 0 '^cortado convert images: image files' "$CORTADO" help convert images
+runs kind_help 0 '^  --labelmap=' "$CORTADO" convert annotated --from=x --help
+runs scale_help 0 '^  --ablate' "$CORTADO" scale --solver=x --help
+runs simulate_help 0 '^usage: cortado simulate ' "$CORTADO" simulate help
+runs help_unknown_verb 2 'unknown verb "trian"; did you mean "train"' "$CORTADO" help trian
+runs help_unknown_kind 2 'convert: unknown kind "imges"; did you mean "images"' "$CORTADO" convert imges --help
+runs no_kind 2 'cortado convert: what of mnist, cifar10, images, .*digits' "$CORTADO" convert
+runs no_bench 2 'cortado bench: what of comm, codec, serve' "$CORTADO" bench
+runs no_option 2 '"solver.prototxt" is no option; they begin with --, see cortado train --help' "$CORTADO" train solver.prototxt
 runs unknown_verb 2 'unknown verb "trian"; did you mean "train"' "$CORTADO" trian
 runs unknown_option 2 'unknown option --solvr; did you mean --solver' "$CORTADO" train --solvr=x
 runs option_of_another 2 'option --snapshot belongs to: train' "$CORTADO" test --snapshot=x
