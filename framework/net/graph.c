@@ -775,7 +775,11 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
     return CT_OK;
 }
 
-bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev)
+/* Layers that work in place, one behind the other, through which a reader is looked for. Nets have
+ * a few; asked of each of very many, all to the end would take long, and a deep stack. */
+enum { MOST_IN_PLACE = 64 };
+
+static bool reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev, int depth)
 {
     const ct_graph_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
     const ct_device_override *form;
@@ -784,13 +788,18 @@ bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device
         !n->ops->layout->last || !ct_layer_on_device(n->ops, n->param, dev, &form))
         return false;
     if (!n->ops->allow_inplace && (n->ops->alias == 0)) return true;
-    for (int t = 0; t < n->n_top; t++) {
-        if (ct_graph_reads_narrow(g, &g->value[n->top[t]], dev)) return true;
+    for (int t = 0; (t < n->n_top) && (depth < MOST_IN_PLACE); t++) {
+        if (reads_narrow(g, &g->value[n->top[t]], dev, depth + 1)) return true;
     }
     return false;
 }
 
-bool ct_graph_reads_tokens(const ct_graph *g, const ct_value *v)
+bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev)
+{
+    return reads_narrow(g, v, dev, 0);
+}
+
+static bool reads_tokens(const ct_graph *g, const ct_value *v, int depth)
 {
     const ct_graph_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
 
@@ -798,10 +807,15 @@ bool ct_graph_reads_tokens(const ct_graph *g, const ct_value *v)
         !n->ops->layout->tokens)
         return false;
     if (!n->ops->allow_inplace && (n->ops->alias == 0) && (n->param->transfer == NULL)) return true;
-    for (int t = 0; t < n->n_top; t++) {
-        if (ct_graph_reads_tokens(g, &g->value[n->top[t]])) return true;
+    for (int t = 0; (t < n->n_top) && (depth < MOST_IN_PLACE); t++) {
+        if (reads_tokens(g, &g->value[n->top[t]], depth + 1)) return true;
     }
     return false;
+}
+
+bool ct_graph_reads_tokens(const ct_graph *g, const ct_value *v)
+{
+    return reads_tokens(g, v, 0);
 }
 
 bool ct_blob_keeps_order(const ct_blob *from, const ct_blob *to)

@@ -24,7 +24,7 @@ uint64_t ct_token_hash(const uint8_t *bytes, size_t n)
         h = mix(h ^ word);
     }
     word = 0;
-    memcpy(&word, bytes, n);
+    if (n > 0) memcpy(&word, bytes, n); /* bytes may be NULL */
     return mix(h ^ word);
 }
 

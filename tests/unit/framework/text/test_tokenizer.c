@@ -222,6 +222,23 @@ static void test_added_alike(void **state)
     ct_text_destroy(&json);
 }
 
+/* A word of no bytes is a token that nothing is cut into. */
+static void test_empty_word(void **state)
+{
+    ct_tokenizer *t = open_json("{ \"pre_tokenizer\": { \"type\": \"ByteLevel\", "
+                                "\"add_prefix_space\": false }, \"model\": { \"type\": \"BPE\", "
+                                "\"vocab\": { \"\": 0, \"a\": 1, \"b\": 2 }, \"merges\": [] } }");
+    ct_text text = { 0 };
+
+    (void)state;
+    assert_int_equal(ct_tokenizer_size(t), 3);
+    expect_ids(t, "ab", false, (const int32_t[]){ 1, 2 }, 2);
+    assert_int_equal(ct_tokenizer_decode(t, (const int32_t[]){ 1, 0, 2 }, 3, &text), CT_OK);
+    assert_string_equal(text.text, "ab");
+    ct_text_destroy(&text);
+    ct_tokenizer_close(t);
+}
+
 /* Tokens of the text as it is are found first, also where a longer one is looked for later. */
 static void test_added_normalised(void **state)
 {
@@ -694,12 +711,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merges),       cmocka_unit_test(test_json),
         cmocka_unit_test(test_added_alike),  cmocka_unit_test(test_added_normalised),
-        cmocka_unit_test(test_word_piece),   cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_gguf),         cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_threads),      cmocka_unit_test(test_written),
-        cmocka_unit_test(test_refused_json), cmocka_unit_test(test_refused_text),
-        cmocka_unit_test(test_refused_gguf), cmocka_unit_test(test_altered),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_empty_word),   cmocka_unit_test(test_word_piece),
+        cmocka_unit_test(test_ranks),        cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_any_bytes),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_written),      cmocka_unit_test(test_refused_json),
+        cmocka_unit_test(test_refused_text), cmocka_unit_test(test_refused_gguf),
+        cmocka_unit_test(test_altered),      cmocka_unit_test(test_words),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
