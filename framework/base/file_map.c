@@ -1,11 +1,12 @@
 #include "framework/base/file_map.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "framework/base/file.h"
 
 /* mmap() refuses a length of 0. */
 static const uint8_t nothing[1];
@@ -16,7 +17,6 @@ static ct_status map_open(const char *path, int fd, ct_file_map *map_p)
     void *data;
 
     if (fstat(fd, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return CT_FAIL(CT_ERR_IO, "%s is not a file", path);
     if (st.st_size == 0) {
         *map_p = (ct_file_map){ .data = nothing };
         return CT_OK;
@@ -29,10 +29,10 @@ static ct_status map_open(const char *path, int fd, ct_file_map *map_p)
 
 ct_status ct_file_map_open(const char *path, ct_file_map *map_p)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* waits for no writer of a pipe */
+    int fd = ct_file_open(path);
     ct_status status;
 
-    if (fd < 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
+    if (fd < 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, ct_file_reason(errno));
     status = map_open(path, fd, map_p);
     close(fd);
     return status;

@@ -118,5 +118,5 @@ sed 's/llama-a/..\/w\/llama-a/' w/llama.safetensors.index.json >w/out.index.json
 runs shard_elsewhere 3 'no file beside it' "$CORTADO" convert model --from=w/out.index.json
 mkfifo w/pipe
 sed 's/llama-a.safetensors/pipe/' w/llama.safetensors.index.json >w/pipe.index.json
-runs shard_is_a_pipe 3 'w/pipe is not a file' "$CORTADO" convert model --from=w/pipe.index.json
+runs shard_is_a_pipe 3 'w/pipe: not a regular file' "$CORTADO" convert model --from=w/pipe.index.json
 finish
