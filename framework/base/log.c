@@ -106,15 +106,29 @@ unsigned long long ct_log_error_hash(void)
     return atomic_load(&cfg.error_hash);
 }
 
-/* Behind a leading "FILE:LINE: ": only the rank that read the file knows the place. */
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Of the n characters: FILE:LINE; an option, or its variable; or what stands for all of them on
+ * ranks that do not know. */
+static bool is_place(const char *text, size_t n)
+{
+    size_t at = n;
+
+    if ((n == strlen("solver")) && begins(text, "solver")) return true;
+    if (begins(text, "--") || begins(text, "CORTADO_")) return memchr(text, ' ', n) == NULL;
+    while ((at > 0) && (text[at - 1] >= '0') && (text[at - 1] <= '9')) at--;
+    return (at > 1) && (at < n) && (text[at - 1] == ':');
+}
+
+/* Only the rank that read the files knows the place that a text begins with. */
 static const char *behind_place(const char *text)
 {
-    size_t n = strcspn(text, " ");
-    size_t digits = (n > 1) ? n - 1 : 0;
+    const char *end = strstr(text, ": ");
 
-    if ((n < 4) || (text[n] == '\0') || (text[n - 1] != ':')) return text;
-    while ((digits > 0) && (text[digits - 1] >= '0') && (text[digits - 1] <= '9')) digits--;
-    return ((digits > 0) && (digits < n - 1) && (text[digits - 1] == ':')) ? text + n + 1 : text;
+    return ((end != NULL) && is_place(text, (size_t)(end - text))) ? end + 2 : text;
 }
 
 /* A sum, so that the order in which threads fail does not count. */

@@ -37,8 +37,8 @@ void ct_log_urgent(ct_log_level level, const char *file, int line, const char *f
 const char *ct_log_who(void);
 /** The number of ERROR lines logged so far by this process (tests; the last word in main). */
 long ct_log_n_error(void);
-/** A hash of those lines without time, rank, host and a leading FILE:LINE: equal where ranks found
- * the same errors. */
+/** A hash of those lines without time, rank, host and a leading place in the configuration, which
+ * rank 0 alone knows: equal where ranks found the same errors. */
 unsigned long long ct_log_error_hash(void);
 /** The message of the last ERROR line of this thread, without what stands in front; "": none. */
 void ct_log_last_error(char *text, size_t size);

@@ -17,6 +17,17 @@ sed 's/num_output: 6/num_output: 0/' net.prototxt >net0.prototxt
 sed 's/net.prototxt/net0.prototxt/' solver.prototxt >solver0.prototxt
 runs three_ranks_layer 2 'layer "conv"' $JOB 3 "$CORTADO" train --solver=solver0.prototxt
 is layer_said_once test "$(grep -c 'layer "conv"' out)" = 1
+# what ranks find in the solver that rank 0 has read, of whose place they know nothing
+mkdir -p "of us"
+sed 's/momentum: 0.9/momentum: -1/' solver.prototxt >"of us/all.prototxt"
+runs three_ranks_field 2 'of us/all.prototxt:[0-9]*:[0-9]*: momentum is -1' $JOB 3 "$CORTADO" train --solver="of us/all.prototxt"
+is field_said_once test "$(grep -c 'momentum is -1' out)" = 1
+runs three_ranks_set 2 '--set: regularization_type "L3" is unknown' \
+    $JOB 3 "$CORTADO" train --solver=solver.prototxt --set=regularization_type=L3
+is set_said_once test "$(grep -c '^E.*L3' out)" = 1
+runs three_ranks_twin 2 'CORTADO_SET: batch_tokens counts the tokens' \
+    $JOB 3 env CORTADO_SET=batch_tokens=77 "$CORTADO" train --solver=solver.prototxt
+is twin_said_once test "$(grep -c 'batch_tokens counts' out)" = 1
 
 # threads that OpenMP binds: the job has as many, and as many cores, as without, also where the program starts itself again
 threads_of() { sed -n 's/.*local rank 0: \([0-9]* threads (affinity mask) on [0-9]* cores.*\)/\1/p' out; }
