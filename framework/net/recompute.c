@@ -718,6 +718,7 @@ ct_status ct_pass_again_step(ct_pass *pass, const ct_step *s, int when)
     for (int k = 0; k < m->n_again; k++) {
         if (m->again[k].when == when) move_blobs(pass, &m->again[k], m->again[k].backward);
     }
+    ct_pass_set_exec(pass, i); /* its samples: the step before may be of a layer that has others */
     if (!m->reruns[i]) return make_again(pass, i);
     bind_scratch(pass, i, true);
     status = ct_layer_forward(pass->net->layer[i], pass->instance[i], &pass->exec);

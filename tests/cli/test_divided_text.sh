@@ -164,6 +164,9 @@ tie() { # PLAN RANKS NAME SETTING…: the losses and weights of the first of a p
     [ "$by" != whole ] || is "tied_${of}_said" test "$(wc -l <tied.is)" = 8
 }
 export CORTADO_POISON=1
+# what runs again drops what it dropped, whichever samples the layer before has
+tie samples 2 whole
+tie samples 2 again --set recompute=BLOCKS
 tie stages 2 whole
 tie stages 2 zero_2 --set memory.zero=2 --set checksum_interval=1
 tie stages 2 zero_3 --set memory.zero=3 --set memory.prefetch=1 --set snapshot_async=true
