@@ -64,7 +64,8 @@ static bool is_auto(Ct__MemoryParameter__Tier tier)
 /* Sums of a step's gradients over the ranks, in seconds, and of their halves. */
 typedef struct sums {
     double whole_s, scatter_s, gather_s;
-    bool halves; /* every sum has them, and codecs sum parts */
+    bool halves;   /* every sum has them, and codecs sum parts */
+    bool corrects; /* a codec changes weights where they lie in memory */
     bool exposed;
 } sums;
 
@@ -212,6 +213,17 @@ static bool sends_parts(const ct_exchange_ranges *r)
     return parts;
 }
 
+static bool has_correction(const ct_exchange_ranges *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        const ct_codec_config *config = NULL;
+        const ct_codec_ops *codec = ct_grad_range_codec(&r->config, &r->range[i], &config);
+
+        if (ct_codec_corrects(codec, config)) return true;
+    }
+    return false;
+}
+
 /* Buckets are the same at every stage of ZeRO. Gradients count as they are: what codecs leave of
  * them travels at each of the stages that there are with them. */
 static ct_status add_buckets(ct_comm *c, const ct_exchange_ranges *r, const bool *begins, sums *s)
@@ -230,12 +242,14 @@ static ct_status add_buckets(ct_comm *c, const ct_exchange_ranges *r, const bool
 /* Ranks of other stages have other parameters. All of them list the same ways. */
 static ct_status agree(trial *t)
 {
-    int64_t words[2] = { t->sums.halves ? 0 : 1, t->sums.exposed ? 1 : 0 };
+    int64_t words[3] = { t->sums.halves ? 0 : 1, t->sums.exposed ? 1 : 0,
+                         t->sums.corrects ? 1 : 0 };
 
     if (!t->p->agrees) return CT_OK;
-    CT_TRY(ct_comm_max(t->p->comm, words, 2));
+    CT_TRY(ct_comm_max(t->p->comm, words, 3));
     t->sums.halves = (words[0] == 0);
     t->sums.exposed = (words[1] != 0);
+    t->sums.corrects = (words[2] != 0);
     return CT_OK;
 }
 
@@ -243,18 +257,19 @@ static ct_status find_sums(trial *t)
 {
     ct_comm *c = t->p->comm;
     ct_exchange_ranges r;
-    bool *begins;
+    bool *begins, alone = (c->size == 1) || (t->p->groups != NULL);
     ct_status status = CT_OK;
 
-    if (c->size == 1) return CT_OK;
     CT_TRY(ct_exchange_ranges_open(&t->param, t->nets.nets.train, &r));
     begins = calloc((size_t)r.n + 1, sizeof(*begins));
-    t->sums = (sums){ .halves = sends_parts(&r), .exposed = !r.config.overlap };
+    t->sums = (sums){ .halves = (c->size > 1) && sends_parts(&r),
+                      .corrects = has_correction(&r),
+                      .exposed = (c->size > 1) && !r.config.overlap };
     if (begins == NULL)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", r.n);
-    else if (t->p->groups == NULL)
+    else if (!alone)
         status = ct_grad_pipe_cut(c, &r.config, r.range, r.n, begins);
-    if ((status == CT_OK) && (t->p->groups == NULL)) status = add_buckets(c, &r, begins, &t->sums);
+    if ((status == CT_OK) && !alone) status = add_buckets(c, &r, begins, &t->sums);
     free(begins);
     ct_exchange_ranges_close(&r);
     return (status == CT_OK) ? agree(t) : status;
@@ -281,7 +296,8 @@ static bool zero_is_open(const trial *t)
     return !t->p->options->param->memory->has_zero && t->sums.halves;
 }
 
-/* Weights in files are shared out, too, or not at all; 16-bit sums are those of parts. */
+/* Weights in files are shared out, too, or not at all, and no codec changes them; 16-bit sums are
+ * those of parts. */
 static bool go_together(const trial *t, const way *w)
 {
     const Ct__MemoryParameter *m = t->p->options->param->memory;
@@ -289,6 +305,7 @@ static bool go_together(const trial *t, const way *w)
     bool weights = w->weights || ct_memory_lies_in_files(m->weights);
     int zero = (w->zero >= 0) ? w->zero : m->zero;
 
+    if (w->weights && t->sums.corrects) return false;
     if (t->p->parallel && (w->zero == 3)) return false; /* sums over ranks have no time there */
     if (t->p->comm->size == 1) return true;
     if (narrow && !m->has_zero && (zero < 2)) return false;

@@ -256,6 +256,21 @@ static ct_status check_zero(const Ct__SolverParameter *s, const char *who,
                    who, s->memory->zero, codec->name);
 }
 
+/* What it sums is added to the weights as they lie in memory, and the decay reads them there after
+ * their layers have run. */
+static ct_status check_files(const Ct__SolverParameter *s, const char *who,
+                             const ct_codec_ops *codec, const ct_codec_config *c, const uses *u)
+{
+    if (!used(u, CT_CODEC_USES_MOMENTUM_CORRECTION) || !c->momentum_correction) return CT_OK;
+    if ((s->memory == NULL) || (s->memory->weights != CT__MEMORY_PARAMETER__TIER__FILE))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: momentum_correction of %s changes weights where they lie, and memory { "
+                   "weights: FILE } has them elsewhere: take momentum_correction: false, state: "
+                   "FILE alone, or a codec that keeps nothing, such as BF16",
+                   who, codec->name);
+}
+
 /* The norm is of what is summed: gradients, not updates; and of the codecs that the run ends with.
  */
 static ct_status check_clip(const Ct__SolverParameter *s, const char *who,
@@ -332,6 +347,7 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
             "leaves behind, and type \"%s\" has another rule: take momentum_correction: false, "
             "a codec that keeps nothing such as BF16, or type \"SGD\" or \"Nesterov\"",
             who, codec->name, rule->type);
+    CT_TRY(check_files(s, who, codec, c, &u));
     CT_TRY(check_freeze(s, who, c));
     CT_TRY(check_clip(s, who, codec, c, &u));
     if (s->reproducible_sum)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/codec/codec_types.h"
 #include "comm/collective/blocking.h"
 #include "comm/collective/coll.h"
 #include "framework/solver/update_rule.h"
@@ -136,6 +137,8 @@ ct_status ct_exchange_cut(ct_comm *comm, const Ct__SolverParameter *param, const
     ct_status status;
 
     CT_TRY(ct_exchange_ranges_open(param, net, &r));
+    if (r.config.codec->chooses && (comm->size == 1))
+        r.config.codec = &ct_codec_none; /* nothing travels, so AUTO chooses that */
     status = ct_grad_pipe_cut(comm, &r.config, r.range, r.n, begins);
     ct_exchange_ranges_close(&r);
     return status;

@@ -80,6 +80,24 @@ runs nothing_waits 0 'gradients BF16 changes nothing' $JOB 1 $train $one_step $n
 runs narrow_whole 2 'take zero: 2 or 3' $JOB 2 $train $narrow --set=memory.zero=1
 runs weights_of_shards 2 'take zero: 3, or 0' $JOB 2 $train --set=memory.zero=1 --set=memory.weights=FILE --set=memory.path=files
 
+# codecs beside weights in files: those that change weights where they lie are refused
+for codec in redsync powersgd auto; do
+    runs weights_and_$codec 2 "momentum_correction of $codec changes weights where they lie" \
+        $JOB 1 $train --set=memory.weights=FILE --set=memory.path=files --compression=$codec:min_bytes=64
+done
+for n in 1 2; do
+    for codec in topk redsync auto; do
+        case $codec in topk) fields= ;; redsync) fields=,momentum_correction=false ;; auto) fields=,among=BF16 ;; esac
+        for way in memory files; do
+            how=--set=memory.path=files
+            [ $way = memory ] || how="$how --set=memory.weights=FILE --set=memory.chunk_mb=0.004"
+            runs coded_${codec}_${n}_$way 0 'Optimization Done' $JOB $n $train $how --compression=$codec:min_bytes=64$fields --set=snapshot_prefix=coded
+            sum_of >sum_$way
+        done
+        is coded_${codec}_${n}_same cmp sum_memory sum_files
+    done
+done
+
 # snapshots go from memory to files and back
 adam="--set=type=Adam --set=base_lr=0.01 --set=average.type=SWA --set=average.interval=2 --set=snapshot=10"
 for n in 1 2; do # ranks with a file each, of which rank 0 reads the set
@@ -157,7 +175,16 @@ done
 runs auto_zero_files 0 'memory: AUTO takes zero: [23] .*FILE, since' $JOB 2 "$CORTADO" train $wide --set=memory.limit_mb=$((all_2 - 32))
 sum_of >sum_auto
 is auto_zero_files_same cmp sum_none sum_auto
-runs auto_no_zero 0 'memory: AUTO takes .*FILE, since' $JOB 2 "$CORTADO" train $wide --set=type=SGD --set=compression.type=POWERSGD --set=memory.limit_mb=$((all_2 - 18))
+codec="--set=type=SGD --set=compression.type=POWERSGD --set=memory.limit_mb=$((all_2 - 18))"
+runs auto_no_zero 0 'memory: AUTO takes .*FILE, since' $JOB 2 "$CORTADO" train $wide $codec
+# codecs that change weights where they lie find them in memory
+codec="$codec --set=memory.state=DEVICE"
+runs auto_weights_2 0 'memory: AUTO takes weights: FILE, since' $JOB 2 "$CORTADO" train $wide $codec --set=compression.momentum_correction=false
+runs auto_no_weights_2 2 'the least is [0-9]+ MiB; state: FILE would fit' $JOB 2 "$CORTADO" train $wide $codec
+runs coded_1 0 '' "$CORTADO" train $wide $codec --set=memory.limit_mb=0
+codec="$codec --set=memory.limit_mb=$(($(planned) - 4))"
+runs auto_weights_1 0 'memory: AUTO takes weights: FILE, since' "$CORTADO" train $wide $codec --set=compression.momentum_correction=false
+runs auto_no_weights_1 2 'the least is [0-9]+ MiB' "$CORTADO" train $wide $codec
 runs auto_narrow 0 'memory: AUTO takes zero: 2, since' $JOB 2 "$CORTADO" train $wide --set=clip_gradients=1 --set=memory.gradients=BF16 --set=memory.limit_mb=$((all_2 - 6))
 # the copy that snapshots are written of: each rank has its part, where the limit leaves room for it
 async="--set=snapshot_async=true --set=snapshot_prefix=async"
