@@ -559,6 +559,7 @@ ct_status ct_verb_check(ct_call *call)
                           &k.config));
     CT_TRY_GOTO(status, out, open_parallel(&k));
     CT_TRY_GOTO(status, out, ct_exchange_read_config(k.config.solver, &unused));
+    if (k.n_rank > 1) CT_TRY_GOTO(status, out, ct_exchange_check_shares(k.config.solver));
     CT_TRY_GOTO(status, out, check_phases(&k, phase));
     if (json != NULL) status = write_json(&k, json);
 out:

@@ -10,6 +10,20 @@ static ct_status check_size(const ct_solver_text *t, const double *field, const 
                    ct_source_map_where(t->map, t->p->memory, field, "solver").text, name, *field);
 }
 
+/* What lies in files has forms of its own. */
+static ct_status check_verify(const ct_solver_text *t)
+{
+    const Ct__MemoryParameter *m = t->p->memory;
+    bool weights = (m->weights == CT__MEMORY_PARAMETER__TIER__FILE);
+
+    if (!t->p->verify_memory || (!weights && (m->state != CT__MEMORY_PARAMETER__TIER__FILE)))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: verify_memory and memory { %s: FILE } do not go together: take memory { "
+                   "checksum: true }",
+                   CT_SOLVER_AT(t, verify_memory), weights ? "weights" : "state");
+}
+
 ct_status ct_memory_check(const ct_solver_text *t)
 {
     const Ct__MemoryParameter *m = t->p->memory;
@@ -23,5 +37,6 @@ ct_status ct_memory_check(const ct_solver_text *t)
                        CT_SOLVER_AT(t, memory->prefetch), m->prefetch);
     CT_TRY(check_size(t, &m->limit_mb, "limit_mb"));
     CT_TRY(check_size(t, &m->gpu_limit_mb, "gpu_limit_mb"));
-    return check_size(t, &m->chunk_mb, "chunk_mb");
+    CT_TRY(check_size(t, &m->chunk_mb, "chunk_mb"));
+    return check_verify(t);
 }

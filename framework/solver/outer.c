@@ -49,12 +49,17 @@ ct_status ct_outer_check(const ct_solver_text *t)
     CT_TRY(check_values(t, p->outer));
     if ((p->memory != NULL) && (p->memory->zero > 0))
         return refuse(t, "memory { zero }", "replicas that share out states need equal weights");
+    if ((p->memory != NULL) && (p->memory->state == CT__MEMORY_PARAMETER__TIER__FILE))
+        return refuse(t, "memory { state: FILE }", "what each group keeps must stay in memory");
+    if ((p->memory != NULL) && (p->memory->weights == CT__MEMORY_PARAMETER__TIER__FILE))
+        return refuse(t, "memory { weights: FILE }", "groups look at all weights when they meet");
     if ((p->average != NULL) && (p->average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE))
         return refuse(t, "average", "each group's weights would have an average of their own");
     if ((p->compression != NULL) &&
         ((p->compression->local_clip > 0.0f) ||
          (p->compression->type != CT__COMPRESSION_PARAMETER__TYPE__NONE)))
         return refuse(t, "compression", "gradients stay inside a group");
+    if (p->verify_memory) return refuse(t, "verify_memory", "groups copy their states by address");
     if (p->snapshot_async)
         return refuse(t, "snapshot_async", "what groups keep is written between steps");
     return CT_OK;

@@ -84,9 +84,6 @@ static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
 
 ct_status ct_outer_attach(ct_outer *o, ct_train_step *step, ct_sync_states *states)
 {
-    if (step->param->verify_memory)
-        return CT_FAIL(CT_ERR_CONFIG, "outer and verify_memory do not go together: groups copy "
-                                      "their states by address");
     for (int h = 0; h < step->n_history; h++)
         if (!step->history[h].ops->fixed)
             return CT_FAIL(CT_ERR_CONFIG,

@@ -27,6 +27,8 @@ void ct_outer_param_fill(const Ct__SolverParameter *solver, ct_outer_param *p);
 /** What the exchange of a job and the simulation of one make of param. Names inside *config are
  *  borrowed from param. CT_ERR_CONFIG. */
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
+/** What several ranks can share out of what param keeps in files. CT_ERR_CONFIG. */
+ct_status ct_exchange_check_shares(const Ct__SolverParameter *param);
 /** What replicas share out among them (ZeRO); with staged gradients, which a device has, nothing.
  *  CT_ERR_CONFIG. */
 ct_status ct_exchange_read_shares(const Ct__SolverParameter *param, const ct_net *net, bool staged,

@@ -344,6 +344,20 @@ ct_status ct_exchange_pick_sum(const Ct__SolverParameter *param, const ct_net *n
     return CT_OK;
 }
 
+ct_status ct_exchange_check_shares(const Ct__SolverParameter *param)
+{
+    const Ct__MemoryParameter *m = param->memory;
+
+    if ((m == NULL) || (m->zero == 0) || (m->zero == 3) ||
+        (m->weights != CT__MEMORY_PARAMETER__TIER__FILE))
+        return CT_OK;
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "memory { weights: FILE zero: %d }: among ranks weights in files are shared out, "
+        "too: take zero: 3, or 0, with which each rank has all of them",
+        m->zero);
+}
+
 ct_status ct_exchange_read_shares(const Ct__SolverParameter *param, const ct_net *net, bool staged,
                                   ct_grad_pipe_config *config)
 {
@@ -351,11 +365,7 @@ ct_status ct_exchange_read_shares(const Ct__SolverParameter *param, const ct_net
     if (staged)
         return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
                        param->memory->zero, net->options.dev->name);
-    if ((param->memory->zero < 3) && ct_net_has_visits(net))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "memory { weights: FILE zero: %d }: among ranks weights in files are shared "
-                       "out, too: take zero: 3, or 0, with which each rank has all of them",
-                       param->memory->zero);
+    if (ct_net_has_visits(net)) CT_TRY(ct_exchange_check_shares(param));
     config->weights = net->weight_arena;
     config->slots = (param->memory->zero >= 2);
     config->visits = (net->n_param > 0) && ct_net_param_visits(net, &net->param[0]);

@@ -46,6 +46,19 @@ runs input_unmade 2 'unmade.prototxt:1:1: input "b" has neither "input_shape" no
     "$CORTADO" check --model=unmade.prototxt
 runs wrong_shape 2 'data_shape=3,x: expected CHANNELS,HEIGHT,WIDTH' $check --data_shape=3,x
 runs zero_shape 2 'data_shape=0,2,2: expected' $check --data_shape=0,2,2
+# ---- what a training would refuse
+refused() { # NAME PATTERN SETTING…
+    name=refused_$1 pattern=$2
+    shift 2
+    runs "$name" 2 "$pattern" "$CORTADO" check --solver=of.prototxt --data_shape=3,8,8 --ranks=2 "$@"
+}
+for zero in 1 2; do refused shares_$zero 'take zero: 3, or 0' --set=memory.zero=$zero --set=memory.weights=FILE; done
+for what in state weights; do
+    refused verified_$what "verify_memory and memory . $what: FILE . do not go together" --set=memory.$what=FILE --set=verify_memory=true
+    refused outer_$what "outer and memory . $what: FILE . do not go together" --set=memory.$what=FILE --set=outer.groups=2
+done
+refused outer_verified 'outer and verify_memory do not go together' --set=outer.groups=2 --set=verify_memory=true
+runs alone_shares_none 0 'phase TRAIN' "$CORTADO" check --solver=of.prototxt --data_shape=3,8,8 --set=memory.zero=1 --set=memory.weights=FILE
 # ---- the optimiser's state: 0, 1 and 2 arenas of 431080 numbers, each tensor padded to 64 bytes
 runs optimiser_sgd 0 "the optimiser's state 1.6 MiB" "$CORTADO" check --solver="$ROOT/models/lenet/solver.prototxt"
 runs optimiser_adam 0 "the optimiser's state 3.3 MiB" "$CORTADO" check --solver="$ROOT/models/lenet/solver.prototxt" --set=type=Adam
