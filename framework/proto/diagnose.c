@@ -268,12 +268,16 @@ static bool add_child_hint(ct_text *t, const ProtobufCMessageDescriptor *type,
     return true;
 }
 
-/* A message around this one knows the word: mostly a closing bracket was forgotten. */
-static bool add_parent_hint(ct_text *t, const ct_frame *frame, const char *word)
+/* A message around this one knows the word: mostly a closing bracket was forgotten. A word that
+ * begins a message there, as "layer", is surer than one that a message within this one knows, too.
+ */
+static bool add_parent_hint(ct_text *t, const ct_frame *frame, const char *word, bool message)
 {
     if ((frame == NULL) || (frame->parent == NULL) || (frame->field == NULL)) return false;
     for (const ct_frame *f = frame->parent; f != NULL; f = f->parent) {
-        if (field_of(f->type, word) == NULL) continue;
+        const ProtobufCFieldDescriptor *known = field_of(f->type, word);
+
+        if ((known == NULL) || (message && (child_type(known) == NULL))) continue;
         ct_text_add(t, " in %s; is a \"%c\" missing? %s was opened at line %d", frame->field,
                     (*frame->open.start == '{') ? '}' : '>', frame->field, frame->open.line);
         return true;
@@ -395,10 +399,10 @@ static bool add_type_hint(ct_text *t, const ProtobufCMessageDescriptor *type, co
 void ct_add_field_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const ct_frame *frame,
                        const char *word)
 {
-    if (add_file_hint(t, type, word) || add_child_hint(t, type, frame, word) ||
-        add_parent_hint(t, frame, word) || add_fork_hint(t, word) ||
-        add_type_hint(t, type, frame, word) || add_near_hint(t, type, word) ||
-        add_elsewhere_hint(t, type, word)) {
+    if (add_file_hint(t, type, word) || add_parent_hint(t, frame, word, true) ||
+        add_child_hint(t, type, frame, word) || add_parent_hint(t, frame, word, false) ||
+        add_fork_hint(t, word) || add_type_hint(t, type, frame, word) ||
+        add_near_hint(t, type, word) || add_elsewhere_hint(t, type, word)) {
         return;
     }
     ct_text_add(t, " in %s", type->short_name);
