@@ -271,7 +271,7 @@ static ct_status find_weights(const char *folder, const char *net, char **file_p
     if ((status == CT_OK) && (access(path, R_OK) != 0))
         status =
             CT_FAIL(CT_ERR_IO, "--run=%s: %s: %s; expected the folder of a training with --run",
-                    folder, path, strerror(errno));
+                    folder, path, ct_path_why(path, errno).text);
     if (status == CT_OK) status = ct_run_folder_weights(folder, file_p);
     if ((status == CT_OK) && (*file_p == NULL))
         status =

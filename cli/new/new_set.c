@@ -8,6 +8,7 @@
 
 #include "framework/data/augment/boxes.h"
 #include "framework/data/convert.h"
+#include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/data/reader.h"
 #include "framework/data/token_file.h"
@@ -188,7 +189,8 @@ static ct_status find_tokenizer(const char *folder, const char *given, const cha
     if (tokenizer != NULL) {
         s->tokenizer = realpath(tokenizer, NULL);
         if (s->tokenizer != NULL) return CT_OK;
-        return CT_FAIL(CT_ERR_IO, "--tokenizer=%s: %s", tokenizer, strerror(errno));
+        return CT_FAIL(CT_ERR_IO, "--tokenizer=%s: %s", tokenizer,
+                       ct_path_why(tokenizer, errno).text);
     }
     CT_TRY(find(folder, "tokenizer.json", &s->tokenizer));
     if (s->tokenizer != NULL) return CT_OK;
@@ -308,7 +310,8 @@ ct_status ct_new_set_read(const char *folder, ct_new_kind kind, const char *toke
     ct_status status;
 
     *s = (ct_new_set){ .kind = kind, .pattern = pattern };
-    if (absolute == NULL) return CT_FAIL(CT_ERR_IO, "--data=%s: %s", folder, strerror(errno));
+    if (absolute == NULL)
+        return CT_FAIL(CT_ERR_IO, "--data=%s: %s", folder, ct_path_why(folder, errno).text);
     status = read_all(absolute, folder, tokenizer, s);
     free(absolute);
     if (status != CT_OK) ct_new_set_release(s);

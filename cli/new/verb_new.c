@@ -246,7 +246,8 @@ static ct_status fit_paths(making *m)
     free(path);
     if ((status != CT_OK) || (weights == NULL)) return status;
     path = realpath(weights, NULL);
-    if (path == NULL) return CT_FAIL(CT_ERR_IO, "--weights=%s: %s", weights, strerror(errno));
+    if (path == NULL)
+        return CT_FAIL(CT_ERR_IO, "--weights=%s: %s", weights, ct_path_why(weights, errno).text);
     status = set_path(m, "weights", path);
     free(path);
     return status;
@@ -332,7 +333,8 @@ static ct_status fail_to(const making *m, int why)
     if ((why == EEXIST) || (why == ENOTEMPTY) || (why == ENOTDIR))
         return CT_FAIL(CT_ERR_CONFIG, "--to=%s: is there already; give a new folder",
                        ct_options_text(m->o, "to"));
-    return CT_FAIL(CT_ERR_IO, "--to=%s: %s", ct_options_text(m->o, "to"), strerror(why));
+    return CT_FAIL(CT_ERR_IO, "--to=%s: %s", ct_options_text(m->o, "to"),
+                   ct_path_why(ct_options_text(m->o, "to"), why).text);
 }
 
 /* m->to: the absolute path of what is not there yet. */

@@ -96,7 +96,8 @@ static ct_status add_path(const char *path, ct_text *paths)
     size_t before = paths->length;
     struct stat st;
 
-    if (stat(path, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
+    if (stat(path, &st) != 0)
+        return CT_FAIL(CT_ERR_IO, "%s: %s", path, ct_path_why(path, errno).text);
     if (S_ISDIR(st.st_mode)) {
         CT_TRY(ct_image_files_add(path, paths));
         if (paths->failed || (paths->length > before)) return CT_OK;

@@ -243,7 +243,8 @@ ct_status ct_run_data_read(const char *path, ct_run_data *r)
 
     *r = (ct_run_data){ .path = path, .name = name_of(path) };
     if (r->name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
-    if (stat(path, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
+    if (stat(path, &st) != 0)
+        return CT_FAIL(CT_ERR_IO, "%s: %s", path, ct_path_why(path, errno).text);
     r->is_folder = S_ISDIR(st.st_mode);
     if (r->is_folder) return read_folder(r);
     return is_json(path) ? read_metrics(r, path) : ct_run_log_read(r, path);

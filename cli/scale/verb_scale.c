@@ -374,7 +374,8 @@ static ct_status find_file(ct_scale *s)
     s->word = (solver != NULL) ? "solver" : "model";
     if (net != NULL) return scale_find_net(net, s->file, sizeof(s->file));
     snprintf(s->file, sizeof(s->file), "%s", (solver != NULL) ? solver : model);
-    if (access(s->file, R_OK) != 0) return CT_FAIL(CT_ERR_IO, "%s: cannot be read", s->file);
+    if (access(s->file, R_OK) != 0)
+        return CT_FAIL(CT_ERR_IO, "%s: %s", s->file, ct_path_why(s->file, errno).text);
     return CT_OK;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/serve/serve_options.h"
 #include "cli/serve/watched.h"
 #include "cli/verb.h"
+#include "framework/base/file.h"
 #include "framework/base/simd.h"
 #include "framework/base/thread.h"
 #include "framework/text/unicode.h"
@@ -282,7 +283,8 @@ static ct_status check_file(const ct_options *o, const char *name)
     const char *path = ct_options_text(o, name);
 
     if ((path == NULL) || (strcmp(path, "bytes") == 0) || (access(path, R_OK) == 0)) return CT_OK;
-    return CT_FAIL(CT_ERR_IO, "%s=%s: %s", ct_options_place(o, name).text, path, strerror(errno));
+    return CT_FAIL(CT_ERR_IO, "%s=%s: %s", ct_options_place(o, name).text, path,
+                   ct_path_why(path, errno).text);
 }
 
 /* Rank 0 alone sees texts and keys. */

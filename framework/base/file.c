@@ -21,7 +21,7 @@ static ct_status read_whole(const char *path, int64_t most, char **data_p, size_
     struct stat st;
     ct_status status = CT_OK;
 
-    if (f == NULL) return CT_FAIL(CT_ERR_IO, "%s: %s", path, ct_file_reason(errno));
+    if (f == NULL) return CT_FAIL(CT_ERR_IO, "%s: %s", path, ct_path_why(path, errno).text);
     if (fstat(fileno(f), &st) != 0) {
         status = CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
         goto out;
@@ -76,7 +76,8 @@ ct_status ct_file_check_writable(const char *path)
     else if ((stat(path, &st) == 0) && S_ISDIR(st.st_mode))
         reason = EISDIR;
     ct_text_destroy(&folder);
-    if (reason != 0) return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, strerror(reason));
+    if (reason != 0)
+        return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, ct_path_why(path, reason).text);
     ct_path_remove_leftovers(path);
     return CT_OK;
 }

@@ -26,6 +26,13 @@ int ct_file_open(const char *path);
 FILE *ct_file_open_stream(const char *path);
 /** What an errno of these two says to a user, as strerror() otherwise. */
 const char *ct_file_reason(int reason);
+
+/** The same of a path, and of one that is not there what may be meant: "No such file or directory;
+ *  there is no folder net; did you mean nets?". The nearest name has two letters wrong at most. */
+typedef struct ct_path_reason {
+    char text[1024];
+} ct_path_reason;
+ct_path_reason ct_path_why(const char *path, int reason);
 /** Makes a file under a temporary name and opens it to write. What has the name already, a link or
  *  what a killed process left, is removed and never written through. -1, NULL: errno says why. */
 int ct_file_create(const char *path);

@@ -32,7 +32,7 @@ ct_status ct_file_map_open(const char *path, ct_file_map *map_p)
     int fd = ct_file_open(path);
     ct_status status;
 
-    if (fd < 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, ct_file_reason(errno));
+    if (fd < 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, ct_path_why(path, errno).text);
     status = map_open(path, fd, map_p);
     close(fd);
     return status;

@@ -45,6 +45,20 @@ static int find(const ct_option *table, int n, const char *verb, const char *nam
     return -1;
 }
 
+/* Several entries may have the name, each for verbs of its own. */
+static ct_status fail_of_others(const ct_option *table, int n, const char *verb, const char *name)
+{
+    ct_text verbs = { 0 };
+    ct_status status;
+
+    for (int i = 0; i < n; i++)
+        if (strcmp(table[i].name, name) == 0) ct_text_add(&verbs, " %s", table[i].verbs);
+    status = CT_FAIL(CT_ERR_CONFIG, "cortado %s: option --%s belongs to:%s", verb, name,
+                     verbs.failed ? "" : verbs.text);
+    ct_text_destroy(&verbs);
+    return status;
+}
+
 static ct_status fail_unknown(const ct_option *table, int n, const char *verb, const char *name)
 {
     const char *known[MAX_NEAR], *near;
@@ -55,10 +69,7 @@ static ct_status fail_unknown(const ct_option *table, int n, const char *verb, c
     }
     near = ct_text_nearest(name, known, n_known);
     for (int i = 0; i < n; i++) {
-        if (strcmp(table[i].name, name) == 0) {
-            return CT_FAIL(CT_ERR_CONFIG, "cortado %s: option --%s belongs to: %s", verb, name,
-                           table[i].verbs);
-        }
+        if (strcmp(table[i].name, name) == 0) return fail_of_others(table, n, verb, name);
     }
     if (near != NULL) {
         return CT_FAIL(CT_ERR_CONFIG, "cortado %s: unknown option --%s; did you mean --%s?", verb,

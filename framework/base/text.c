@@ -135,7 +135,12 @@ static int edit_distance(const char *a, const char *b)
 
 const char *ct_text_nearest(const char *word, const char *const *candidate, int n)
 {
-    int limit = (int)strlen(word) / 3, best = MAX_WORD;
+    return ct_text_nearest_within(word, candidate, n, MAX_WORD - 1);
+}
+
+const char *ct_text_nearest_within(const char *word, const char *const *candidate, int n, int most)
+{
+    int limit = smaller((int)strlen(word) / 3, most), best = MAX_WORD;
     const char *nearest = NULL;
 
     if (limit < 1) limit = 1;

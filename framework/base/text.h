@@ -36,5 +36,7 @@ bool ct_text_ends_with(const char *text, const char *end);
 /** The candidate nearest to `word` by edit distance, or NULL when none is near enough to be
  *  meant (distance over a third of the word, at least 1). The result is one of the candidates. */
 const char *ct_text_nearest(const char *word, const char *const *candidate, int n);
+/** The same, with a distance of `most` at most, and of a third of the word. */
+const char *ct_text_nearest_within(const char *word, const char *const *candidate, int n, int most);
 
 #endif

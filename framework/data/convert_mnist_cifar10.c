@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "framework/base/file.h"
 #include "framework/base/status.h"
 #include "framework/base/text.h"
 #include "framework/data/convert_sink.h"
@@ -288,7 +289,9 @@ static ct_status find_in(batch_files *f, const char *folder)
     int n = scandir(folder, &entry, NULL, by_name);
     ct_status status = CT_OK;
 
-    if (n < 0) return CT_FAIL(CT_ERR_IO, "cannot open the folder %s: %s", folder, strerror(errno));
+    if (n < 0)
+        return CT_FAIL(CT_ERR_IO, "cannot open the folder %s: %s", folder,
+                       ct_path_why(folder, errno).text);
     for (int i = 0; i < n; i++) {
         if (status == CT_OK) status = add_file(f, folder, entry[i]->d_name);
         free(entry[i]);

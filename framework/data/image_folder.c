@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/text.h"
 
@@ -45,7 +46,7 @@ static ct_status list_folder(const char *path, listing *l)
     if (l->n >= 0) return CT_OK;
     l->n = 0;
     l->entry = NULL;
-    return CT_FAIL(CT_ERR_IO, "cannot read the folder %s: %s", path, strerror(errno));
+    return CT_FAIL(CT_ERR_IO, "cannot read the folder %s: %s", path, ct_path_why(path, errno).text);
 }
 
 static void release(listing *l)

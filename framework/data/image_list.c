@@ -123,7 +123,8 @@ ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_buf
         return CT_WHY(why, CT_ERR_IO, "the path is too long");
     }
     f = ct_file_open_stream(path);
-    if (f == NULL) return CT_WHY(why, CT_ERR_IO, "cannot open %s: %s", path, ct_file_reason(errno));
+    if (f == NULL)
+        return CT_WHY(why, CT_ERR_IO, "cannot open %s: %s", path, ct_path_why(path, errno).text);
     good = (fseek(f, 0, SEEK_END) == 0) && ((size = ftell(f)) >= 0) && (fseek(f, 0, SEEK_SET) == 0);
     good = good && (size < LONG_MAX) &&
            (ct_sample_buffer_reserve(&room->file, (size_t)size + 1) == CT_OK);

@@ -112,7 +112,8 @@ static ct_status hdf5_list(const char *source, const char *who, char ***path_p, 
     ct_status status;
 
     if ((access(source, R_OK) != 0) || (stat(source, &st) != 0))
-        return CT_FAIL(CT_ERR_IO, "%s: cannot open %s: %s", who, source, strerror(errno));
+        return CT_FAIL(CT_ERR_IO, "%s: cannot open %s: %s", who, source,
+                       ct_path_why(source, errno).text);
     if (!S_ISREG(st.st_mode)) /* a pipe would never open */
         return CT_FAIL(CT_ERR_IO, "%s: %s: not a regular file", who, source);
     if (is_hdf5(source) || has_suffix(source))
@@ -233,7 +234,8 @@ static ct_status hdf5_open_file(const ct_reader *r, hdf5_file *f)
     if (f->open) return CT_OK;
     make_room(r);
     if (access(f->path, R_OK) != 0) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "cannot open %s: %s", f->path, strerror(errno));
+        return CT_READER_FAIL(r, CT_ERR_IO, "cannot open %s: %s", f->path,
+                              ct_path_why(f->path, errno).text);
     }
     f->file = ct_hdf5_open(f->path);
     if (f->file < 0) {

@@ -64,7 +64,7 @@ static ct_status open_file(const ct_reader *r, data_file *f)
         f->fd = ct_file_open(f->path);
         if (f->fd < 0) {
             status = CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", f->path,
-                                    ct_file_reason(errno));
+                                    ct_path_why(f->path, errno).text);
         } else {
             r->io->opened++;
         }
@@ -78,6 +78,25 @@ static void count_bytes(const ct_reader *r, int64_t n)
     r->io->bytes += n;
 }
 
+/* A folder of sets, as `cortado convert` makes it, is taken for one of them. */
+static ct_status check_folder(const ct_reader *r)
+{
+    ct_text data = { 0 }, part = { 0 };
+    ct_status status = CT_OK;
+    bool is_above;
+
+    ct_text_add(&data, "%s/data.mdb", r->source);
+    ct_text_add(&part, "%s/train_lmdb", r->source);
+    is_above = !part.failed && (access(part.text, F_OK) == 0);
+    if (!data.failed && (access(data.text, F_OK) != 0) && (errno == ENOENT))
+        status = CT_READER_FAIL(r, CT_ERR_IO, "no LMDB in the folder %s: it has no data.mdb%s%s%s",
+                                r->source, is_above ? "; did you mean " : "",
+                                is_above ? part.text : "", is_above ? "?" : "");
+    ct_text_destroy(&data);
+    ct_text_destroy(&part);
+    return status;
+}
+
 /* What the set consists of: its files by name. */
 static ct_status find_files(ct_reader *r)
 {
@@ -88,9 +107,11 @@ static ct_status find_files(ct_reader *r)
 
     s->shards = (ct_shards){ .stripes = 1, .n_file = 1 };
     if (stat(r->source, &st) != 0) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", r->source, strerror(errno));
+        return CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", r->source,
+                              ct_path_why(r->source, errno).text);
     }
     if (shards) CT_TRY(ct_shards_read(r->source, r->who, &s->shards));
+    if (!shards && S_ISDIR(st.st_mode)) CT_TRY(check_folder(r));
     s->file = calloc((size_t)s->shards.n_file, sizeof(*s->file));
     if (s->file == NULL) return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory");
     for (int k = 0; k < s->shards.n_file; k++) s->file[k].fd = -1;

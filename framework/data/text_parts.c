@@ -55,7 +55,8 @@ static ct_status find_in_folder(const ct_convert_options *o, const char *suffix,
     if (dir != NULL) closedir(dir);
     CT_TRY(status);
     if (reason != 0)
-        return CT_FAIL(CT_ERR_IO, "cannot read the folder %s: %s", o->from, strerror(reason));
+        return CT_FAIL(CT_ERR_IO, "cannot read the folder %s: %s", o->from,
+                       ct_path_why(o->from, reason).text);
     if (parts->from[CT_TEXT_TRAIN] == NULL)
         return CT_FAIL(CT_ERR_IO, "%s has no text *train*.txt", o->from);
     return (list != NULL) ? join(o->to, list, "", &parts->list) : CT_OK;
@@ -66,7 +67,8 @@ ct_status ct_text_parts_find(const ct_convert_options *o, const char *suffix, co
 {
     struct stat st;
 
-    if (stat(o->from, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s cannot be read", o->from);
+    if (stat(o->from, &st) != 0)
+        return CT_FAIL(CT_ERR_IO, "%s: %s", o->from, ct_path_why(o->from, errno).text);
     parts->folder = S_ISDIR(st.st_mode);
     if (parts->folder) {
         CT_TRY(find_in_folder(o, suffix, list, parts));

@@ -540,7 +540,7 @@ ct_status ct_mean_read(const char *path, const char *who, ct_shape *shape_p, flo
     ct_status status;
 
     if (access(path, R_OK) != 0) {
-        return CT_FAIL(CT_ERR_IO, "%s: mean_file %s: %s", who, path, strerror(errno));
+        return CT_FAIL(CT_ERR_IO, "%s: mean_file %s: %s", who, path, ct_path_why(path, errno).text);
     }
     CT_TRY(ct_settings_read(path, &data, &size));
     b = (Ct__BlobProto *)(void *)ct_message_unpack(&ct__blob_proto__descriptor, data, size, &why);

@@ -1,5 +1,6 @@
 #include "framework/data/words.h"
 
+#include <errno.h>
 #include <hdf5.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -88,7 +89,8 @@ ct_status ct_words_open(const char *path, const char *who, ct_words *w)
     hid_t file;
 
     *w = (ct_words){ 0 };
-    if (access(path, R_OK) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s cannot be read", who, path);
+    if (access(path, R_OK) != 0)
+        return CT_FAIL(CT_ERR_IO, "%s: %s: %s", who, path, ct_path_why(path, errno).text);
     ct_hdf5_lock();
     file = ct_hdf5_open(path);
     if (file >= 0) {

@@ -1,4 +1,5 @@
 /* The kinds of device there are, and which were built in. */
+#include <math.h>
 #include <string.h>
 
 #include "framework/base/memory.h"
@@ -110,7 +111,11 @@ static ct_status cpu_mem_acquire(size_t bytes, void **data_p)
 {
     void *data = ct_mem_acquire(bytes);
 
-    if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes", bytes);
+    if (data == NULL)
+        return CT_FAIL(CT_ERR_NOMEM,
+                       "no memory for %zu bytes: %.1f GiB of %.1f are free; a smaller batch takes "
+                       "less, and cortado check says what a net takes",
+                       bytes, ldexp(ct_memory_free(), -30), ldexp(ct_memory_limit(), -30));
     *data_p = data;
     return CT_OK;
 }

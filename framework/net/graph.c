@@ -397,9 +397,12 @@ ct_status ct_graph_filter(const Ct__NetParameter *net, const ct_net_options *o,
         if (ct_graph_includes(net, o, l)) kept[n++] = l;
     }
     if (n == 0) {
+        ct_place place = ct_source_map_find(o->map, net);
+
         free(kept);
-        return CT_FAIL(CT_ERR_CONFIG, "net \"%s\" has no layer in phase %s (%zu before its rules)",
-                       (net->name != NULL) ? net->name : "",
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s%snet \"%s\" has no layer in phase %s (%zu before its rules)", place.file,
+                       (place.file[0] != '\0') ? ": " : "", (net->name != NULL) ? net->name : "",
                        (o->phase == CT_TEST) ? "TEST" : "TRAIN", net->n_layer);
     }
     *kept_p = kept;

@@ -1,5 +1,6 @@
 #include "framework/snapshot/model.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/snapshot_impl.h"
 
@@ -144,8 +146,10 @@ ct_status ct_model_open(const char *file, ct_model **m_p)
     ct_status status;
 
     if ((access(file, R_OK) != 0) || (stat(file, &st) != 0))
-        return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
-    if (!S_ISREG(st.st_mode)) return CT_FAIL(CT_ERR_IO, "%s: not a regular file", file);
+        return CT_FAIL(CT_ERR_IO, "%s: %s", file, ct_path_why(file, errno).text);
+    if (!S_ISREG(st.st_mode))
+        return CT_FAIL(CT_ERR_IO, "%s: %s", file,
+                       ct_file_reason(S_ISDIR(st.st_mode) ? EISDIR : EINVAL));
     CT_TRY(model_create(file, &m));
     for (int i = 0; (i < N_FORMAT) && (m->format == NULL); i++)
         if (format_table[i]->is(file)) m->format = format_table[i];

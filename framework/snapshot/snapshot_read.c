@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/set_files.h"
@@ -233,8 +234,10 @@ static ct_status check_kind(const char *file)
     struct stat st;
 
     if ((access(file, R_OK) != 0) || (stat(file, &st) != 0))
-        return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
-    if (!S_ISREG(st.st_mode)) return CT_FAIL(CT_ERR_IO, "%s: not a regular file", file);
+        return CT_FAIL(CT_ERR_IO, "%s: %s", file, ct_path_why(file, errno).text);
+    if (!S_ISREG(st.st_mode))
+        return CT_FAIL(CT_ERR_IO, "%s: %s", file,
+                       ct_file_reason(S_ISDIR(st.st_mode) ? EISDIR : EINVAL));
     if (ct_text_ends_with(file, ".caffemodel") || ct_text_ends_with(file, ".caffemodel.h5"))
         return CT_FAIL(CT_ERR_DATA,
                        "%s holds weights only: resuming (--snapshot) needs the .solverstate.h5 "

@@ -124,7 +124,9 @@ static ct_status read_line(ct_tokenizer *t, const char *text, const char *end, l
         n = read_base64(text, (size_t)(blank - text), bytes);
     rank = (n > 0) ? read_rank(blank + 1, end) : -1;
     if (rank < 0)
-        return CT_FAIL(CT_ERR_DATA, "%s:%lld: no token in base64, blank and rank", t->source, line);
+        return CT_FAIL(
+            CT_ERR_DATA, "%s:%lld: no token in base64, blank and rank%s", t->source, line,
+            (line == 1) ? "; expected a tokenizer.json, a GGUF, or a file of ranks" : "");
     if (ct_token_table_has(&t->table, rank))
         return CT_FAIL(CT_ERR_DATA, "%s:%lld: rank %lld is there twice", t->source, line,
                        (long long)rank);

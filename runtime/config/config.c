@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/proto/message.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/config/features.h"
@@ -38,17 +39,31 @@ static void add_test_net(Ct__SolverParameter *s, Ct__NetParameter *net)
     s->test_net_param = list;
 }
 
+/* The readers of nets know their file alone, not who named it. */
+static ct_status check_named(const ct_config *c, const char *name, const void *field,
+                             const char *path)
+{
+    bool beside = (path[0] != '/') && (strchr(c->file, '/') != NULL);
+
+    if (access(path, R_OK) == 0) return CT_OK;
+    return CT_FAIL(CT_ERR_IO, "%s: %s \"%s\": %s%s",
+                   ct_source_map_where(c->map, c->solver, field, c->file).text, name, path,
+                   ct_path_why(path, errno).text, beside ? "; nor is it beside the solver" : "");
+}
+
 /* Reads the nets that the solver names, into the messages for nets written inline. */
 static ct_status read_nets(ct_config *c)
 {
     Ct__SolverParameter *s = c->solver;
 
     if (s->net != NULL) {
+        CT_TRY(check_named(c, "net", &s->net, s->net));
         CT_TRY(ct_net_read_repeat(s->net, c->repeat_count, c->map, &s->net_param));
         free(s->net);
         s->net = NULL;
     }
     if (s->train_net != NULL) {
+        CT_TRY(check_named(c, "train_net", &s->train_net, s->train_net));
         CT_TRY(ct_net_read_repeat(s->train_net, c->repeat_count, c->map, &s->train_net_param));
         free(s->train_net);
         s->train_net = NULL;
@@ -56,6 +71,7 @@ static ct_status read_nets(ct_config *c)
     for (size_t i = 0; i < s->n_test_net; i++) {
         Ct__NetParameter *net;
 
+        CT_TRY(check_named(c, "test_net", &s->test_net, s->test_net[i]));
         CT_TRY(ct_net_read_repeat(s->test_net[i], c->repeat_count, c->map, &net));
         add_test_net(s, net);
     }

@@ -17,7 +17,8 @@ static ct_status cannot(const char *where, int fd)
     int why = errno;
 
     if (fd >= 0) (void)close(fd);
-    return CT_FAIL(CT_ERR_IO, "--listen=%s: %s", where, strerror(why));
+    return CT_FAIL(CT_ERR_IO, "--listen=%s: %s%s", where, strerror(why),
+                   (why == EADDRINUSE) ? "; take another port, or 0 for any that is free" : "");
 }
 
 /* ---- unix:PATH */

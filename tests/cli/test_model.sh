@@ -15,7 +15,7 @@ runs copy 0 '' "$CORTADO" convert model --from=adam_iter_8.caffemodel --to=copy.
 is same_bytes cmp adam_iter_8.caffemodel copy.caffemodel
 runs kept 2 'exists already; --force' "$CORTADO" convert model --from=a.npz --to=copy.caffemodel
 runs suffix 2 'the end of the name' "$CORTADO" convert model --from=a.npz --to=a.bin
-runs missing 3 'cannot be read' "$CORTADO" convert model --from=none.npz --to=x.npz
+runs missing 3 '[]] none.npz: No such file or directory' "$CORTADO" convert model --from=none.npz --to=x.npz
 head -c 400 a.npz >cut.npz
 runs cut 3 'broken or cut zip file' "$CORTADO" convert model --from=cut.npz --to=x.npz
 head -c 400 adam_iter_8.caffemodel >cut.caffemodel

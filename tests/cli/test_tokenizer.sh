@@ -76,6 +76,7 @@ refused without_ranks 2 'does not say how texts are split: give --pattern=' sh -
 refused bad_pattern 2 '--pattern=o20k: expected gpt2, cl100k, o200k or llama3; did you mean "o200k"' $convert text --from=other.txt --to=x.bin --tokenizer=r --pattern=o20k
 refused vain_pattern 2 'tokenizer.json says itself how texts are split' $convert text --from=other.txt --to=x.bin --tokenizer=tokenizer.json --pattern=gpt2
 refused missing_byte 3 'r: byte 0x00 has no rank' $convert text --from=other.txt --to=x.bin --tokenizer=r --pattern=gpt2
+refused no_ranks 3 'r:1: no token in base64, blank and rank; expected a tokenizer.json, a GGUF, or a file of ranks$' sh -c "echo layer >r; exec $convert text --from=other.txt --to=x.bin --tokenizer=r --pattern=gpt2"
 refused rank_line 3 'r:2: no token in base64, blank and rank' sh -c "printf 'IQ== 0\nI 1\n' >r; exec $convert text --from=other.txt --to=x.bin --tokenizer=r --pattern=gpt2"
 refused rank_twice 3 'r:2: rank 0 is there twice' sh -c "printf 'IQ== 0\nIg== 0\n' >r; exec $convert text --from=other.txt --to=x.bin --tokenizer=r --pattern=gpt2"
 refused json_line 3 'j.json:3: ' sh -c "printf '{\n \"a\": 1,\n oops }' >j.json; exec $convert text --from=other.txt --to=x.bin --tokenizer=j.json"

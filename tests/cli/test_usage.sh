@@ -28,9 +28,20 @@ runs no_option 2 '"solver.prototxt" is no option; they begin with --, see cortad
 runs unknown_verb 2 'unknown verb "trian"; did you mean "train"' "$CORTADO" trian
 runs unknown_option 2 'unknown option --solvr; did you mean --solver' "$CORTADO" train --solvr=x
 runs option_of_another 2 'option --snapshot belongs to: train' "$CORTADO" test --snapshot=x
+runs option_of_others 2 'option --run belongs to: train test predict$' "$CORTADO" serve --run=x
 runs no_solver 2 'give --solver=FILE' "$CORTADO" train
 runs no_weights 2 'needs --weights' "$CORTADO" test --model=x
 runs missing_solver 3 'nothere.prototxt: No such file' "$CORTADO" train --solver=nothere.prototxt
+mkdir -p nets/lenet
+touch nets/lenet/solver.prototxt
+runs near_file 3 '[]] nets/lenet/slover.prototxt: No such file or directory; did you mean nets/lenet/solver.prototxt\?$' "$CORTADO" train --solver=nets/lenet/slover.prototxt
+runs near_folder 3 'there is no folder nets/lent; did you mean nets/lenet\?$' "$CORTADO" train --solver=nets/lent/solver.prototxt
+echo 'base_lr: 0.1 lr_policy: "fixed" max_iter: 1
+  net: "train_val.prototxt"' >nets/lenet/solver.prototxt
+runs near_net 3 '[]] nets/lenet/solver.prototxt:2:3: net "train_val.prototxt": No such file or directory; nor is it beside the solver$' "$CORTADO" train --solver=nets/lenet/solver.prototxt
+runs set_net 3 '[]] --set: net "nets/lenet/n": No such file' "$CORTADO" train --solver=nets/lenet/solver.prototxt --set=net=nets/lenet/n
+touch nothing.prototxt
+runs empty_net 2 '[]] nothing.prototxt: net "" has no layer' "$CORTADO" check --model=nothing.prototxt
 mkdir folder
 runs folder_for_solver 3 'folder: a folder; expected a file' "$CORTADO" train --solver=folder
 runs missing_model 3 'nothere.prototxt: No such file' "$CORTADO" time --model=nothere.prototxt

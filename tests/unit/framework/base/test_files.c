@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -91,6 +92,37 @@ static void test_no_folder(void **state)
 }
 
 /* The file system gives no names any more. */
+/* What is nearly the same is named, and which folder of a path is the first that is not there. */
+static void test_why(void **state)
+{
+    char want[1024];
+    test_folder f;
+
+    (void)state;
+    test_folder_make(&f);
+    make(&f, "solver.prototxt");
+    make(&f, "train_val.prototxt");
+    snprintf(want, sizeof(want), "No such file or directory; did you mean %s/solver.prototxt?",
+             f.path);
+    assert_string_equal(ct_path_why(test_path(&f, "slover.prototx"), ENOENT).text, want);
+    assert_string_equal(ct_path_why(test_path(&f, "deploy.prototxt"), ENOENT).text,
+                        "No such file or directory");
+    assert_int_equal(mkdir(test_path(&f, "data"), 0700), 0);
+    snprintf(want, sizeof(want),
+             "No such file or directory; there is no folder %s/dta; did you mean %s/data?", f.path,
+             f.path);
+    assert_string_equal(ct_path_why(test_path(&f, "dta//a/b"), ENOENT).text, want);
+    assert_string_equal(ct_path_why("no/such", ENOENT).text,
+                        "No such file or directory; there is no folder no");
+    assert_string_equal(ct_path_why("no/", ENOENT).text, "No such file or directory");
+    assert_string_equal(ct_path_why("", ENOENT).text, "No such file or directory");
+    assert_string_equal(ct_path_why("/", ENOENT).text, "No such file or directory");
+    assert_string_equal(ct_path_why(test_path(&f, "dta"), EACCES).text, "Permission denied");
+    assert_string_equal(ct_path_why(f.path, EISDIR).text, "a folder; expected a file");
+    assert_int_equal(rmdir(test_path(&f, "data")), 0);
+    test_folder_remove(&f);
+}
+
 static void test_failure(void **state)
 {
     int reason = 0, fd = open("/dev/null", O_RDONLY);
@@ -114,9 +146,8 @@ static void test_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_names),
-        cmocka_unit_test(test_no_file),
-        cmocka_unit_test(test_no_folder),
+        cmocka_unit_test(test_all_names), cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_no_folder), cmocka_unit_test(test_why),
         cmocka_unit_test(test_failure),
     };
 

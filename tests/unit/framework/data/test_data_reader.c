@@ -453,7 +453,8 @@ static void test_lmdb_opens_how_it_lies(void **state)
     expect_open("lmdb", test_path(&f, "train_lmdb/data.mdb"), CT_OK, ""); /* the file itself */
     assert_int_equal(test_folder_count(test_path(&f, "train_lmdb")), 2);  /* the index, no lock */
     expect_open("lmdb", test_path(&f, "nothing"), CT_ERR_IO, "No such file");
-    expect_open("lmdb", f.path, CT_ERR_IO, "data.mdb: No such file");
+    expect_open("lmdb", f.path, CT_ERR_IO, "it has no data.mdb; did you mean ");
+    expect_open("lmdb", "/", CT_ERR_IO, "no LMDB in the folder /: it has no data.mdb");
     test_file_text(test_path(&f, "empty"), "");
     expect_open("lmdb", test_path(&f, "empty"), CT_ERR_IO, "truncated inside its meta pages");
     data = calloc(1, 20000);

@@ -246,7 +246,8 @@ static void test_refused(void **state)
     refused("batch_size: 2%s", "", CT_ERR_CONFIG, "source is not set");
     refused("source: \"%s\" steps: 3", good, CT_ERR_CONFIG, "batch_size, the columns, is 0");
     refused("source: \"%s\" batch_size: 2 steps: 0", good, CT_ERR_CONFIG, "steps is 0");
-    refused("source: \"%s\" batch_size: 2", "no/such.h5", CT_ERR_IO, "no/such.h5 cannot be read");
+    refused("source: \"%s\" batch_size: 2", "no/such.h5", CT_ERR_IO,
+            "no/such.h5: No such file or directory; there is no folder no");
     refused("source: \"%s\" batch_size: 2", text, CT_ERR_IO, "is not an HDF5 file");
     refused("source: \"%s\" batch_size: 10 steps: 11", good, CT_ERR_CONFIG,
             "too few for 10 columns of 11 steps");

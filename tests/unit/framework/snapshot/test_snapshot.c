@@ -471,7 +471,8 @@ static void test_wrong_files_and_nets(void **state)
     fixture_make(other, &g);
     write_set(&f, 10, 0);
     before = g.net->weight_arena[0];
-    refuses(&f, "s_iter_11.solverstate.h5", CT_ERR_IO, "cannot be read");
+    refuses(&f, "s_iter_11.solverstate.h5", CT_ERR_IO,
+            "s_iter_11.solverstate.h5: No such file or directory; did you mean ");
     refuses(&f, "s_iter_10.caffemodel.h5", CT_ERR_DATA,
             "to start from these weights use --weights");
     copy_file("s_iter_10.caffemodel.h5", "x.solverstate", -1, -1);
