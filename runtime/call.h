@@ -129,10 +129,11 @@ typedef struct ct_trace_file {
 /** Reads --trace and --trace_iterations, tries the file on rank 0 and compares the clocks. The job
  *  is connected. Collective. CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_trace_file_open(const ct_call *call, ct_trace_file *f);
-/** Room for the window's iterations of that net; nothing where f is NULL or empty. A window that
- *  nobody gave begins after the n_trial steps in which the exchange tries things out, or, in a run
- *  too short for that, with it. CT_ERR_CONFIG where the window is too long to be kept in memory. */
-ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net,
+/** Room for the window's iterations of that net, which is whole or a rank's part of `whole`;
+ * nothing where f is NULL or empty. A window that nobody gave begins after the n_trial steps in
+ * which the exchange tries things out, or, in a run too short for that, with it. CT_ERR_CONFIG
+ * where the window is too long to be kept in memory. */
+ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net, const ct_net *whole,
                                 const Ct__SolverParameter *param, int n_trial);
 /** The same for a net that runs forward alone: a window that nobody gave begins with the first run,
  *  which is 0. f may be empty. */

@@ -92,14 +92,14 @@ ct_status ct_trace_file_reserve_forward(ct_trace_file *f, const ct_net *net)
     return reserve(f, 2 * (int64_t)net->n_forward + PER_ITERATION);
 }
 
-ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net,
+ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net, const ct_net *whole,
                                 const Ct__SolverParameter *param, int n_trial)
 {
     int64_t steps, each;
     int micro = 1;
 
     if (f == NULL || f->trace == NULL) return CT_OK;
-    CT_TRY(ct_solver_micro_batches(param, NULL, net, &micro));
+    CT_TRY(ct_solver_micro_batches(param, NULL, whole, &micro));
     if (f->trace->relative) place_window(f->trace, param, n_trial);
     steps = (int64_t)micro * 2 * (net->n_forward + net->n_backward);
     each = steps + (int64_t)PER_PARAM * net->n_param + PER_ITERATION;

@@ -520,6 +520,7 @@ static ct_status open_parallel(checked *k)
     const char *file = ct_options_text(o, "parallel");
 
     if (file == NULL) return CT_OK;
+    CT_TRY(ct_exchange_check_divided(k->config.solver));
     CT_TRY(ct_parallel_read(file, &k->parallel));
     if (ct_options_count(o, "ranks", -1) >= 0)
         CT_TRY(ct_parallel_check_ranks(k->parallel, k->n_rank, "--ranks"));

@@ -236,7 +236,7 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
     bool device = false, copies[2] = { false, false };
     char name[128];
 
-    qsort(t->span, (size_t)n, sizeof(*t->span), compare);
+    if (n > 0) qsort(t->span, (size_t)n, sizeof(*t->span), compare);
     snprintf(name, sizeof(name), "rank %d on %s", rank, host);
     add_name(out, "process_name", rank, 0, name);
     add_order(out, rank);

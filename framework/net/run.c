@@ -290,9 +290,10 @@ static ct_status trace_step(const ct_pass *pass, const ct_step *s, double start)
     const ct_device *dev = pass->net->options.dev;
     const ct_exec *ex = &pass->exec;
     const ct_layer *l = pass->net->layer[s->layer];
-    ct_trace_span span = { .kind = kind[s->kind], .name = l->name, .detail = l->ops->type };
+    ct_trace_span span = { .name = l->name, .detail = l->ops->type };
 
     if ((s->blob >= 0) || (s->kind == CT_STEP_DROP)) return CT_OK; /* a diff, nothing */
+    span.kind = kind[s->kind];
     if (dev->marks == NULL) CT_TRY(dev->sync(ex->stream));
     span.start_s = start;
     span.end_s = ct_clock_s();

@@ -29,6 +29,8 @@ void ct_outer_param_fill(const Ct__SolverParameter *solver, ct_outer_param *p);
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
 /** What several ranks can share out of what param keeps in files. CT_ERR_CONFIG. */
 ct_status ct_exchange_check_shares(const Ct__SolverParameter *param);
+/** What of param a net can have that ranks divide by a parallel file. CT_ERR_CONFIG. */
+ct_status ct_exchange_check_divided(const Ct__SolverParameter *param);
 /** What replicas share out among them (ZeRO); with staged gradients, which a device has, nothing.
  *  CT_ERR_CONFIG. */
 ct_status ct_exchange_read_shares(const Ct__SolverParameter *param, const ct_net *net, bool staged,

@@ -6,6 +6,7 @@
 #include "comm/codec/codec_types.h"
 #include "comm/collective/blocking.h"
 #include "comm/collective/coll.h"
+#include "framework/solver/optex.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
 
@@ -356,6 +357,19 @@ ct_status ct_exchange_check_shares(const Ct__SolverParameter *param)
         "memory { weights: FILE zero: %d }: among ranks weights in files are shared out, "
         "too: take zero: 3, or 0, with which each rank has all of them",
         m->zero);
+}
+
+ct_status ct_exchange_check_divided(const Ct__SolverParameter *param)
+{
+    if (param->outer != NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "outer and --parallel do not go together: groups of local "
+                                      "steps have whole nets");
+    if (ct_optex_is(param))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "type \"%s\" and --parallel do not go together: its points are weights of "
+                       "whole nets",
+                       CT_OPTEX_TYPE);
+    return CT_OK;
 }
 
 ct_status ct_exchange_read_shares(const Ct__SolverParameter *param, const ct_net *net, bool staged,

@@ -144,6 +144,8 @@ ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out
     n_trial = out->sync.n_trial;
     CT_TRY(ct_group_max(&out->job, &n_trial, 1)); /* all make the same steps */
     out->sync.n_trial = (int)n_trial;
+    CT_TRY(ct_trace_file_reserve(d->trace, net, d->whole.train, d->solver, (int)n_trial));
+    if (d->trace != NULL) CT_TRY(ct_exchange_divided_trace(d->exchange, d->trace->trace));
     ct_watchdog_watch(d->job->watchdog, describe, d);
     return CT_OK;
 }

@@ -9,6 +9,7 @@
 #include "framework/solver/train_step.h"
 #include "planner/rank_memory.h"
 #include "planner/schedule.h"
+#include "runtime/call.h"
 #include "runtime/division/exchange_divided.h"
 #include "runtime/job.h"
 #include "runtime/memory_plan.h"
@@ -24,6 +25,7 @@ typedef struct ct_job_division {
     ct_comm *tensor;   /* the ranks of its replica; NULL: it is alone there                  */
     ct_transfers *transfers;
     ct_group_mpi tensor_mpi; /* with the device's library that carries what it can of these */
+    ct_trace_file *trace;    /* borrowed, NULL or empty: none; set before the exchange opens */
     ct_exchange_divided *exchange;
     ct_divided_window window;
     ct_whole_nets whole;

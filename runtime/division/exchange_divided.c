@@ -574,6 +574,13 @@ void ct_exchange_divided_destroy(ct_exchange_divided *x)
     free(x);
 }
 
+ct_status ct_exchange_divided_trace(ct_exchange_divided *x, ct_trace *t)
+{
+    for (int i = 0; (t != NULL) && (i < N_SIDE); i++)
+        if (x->side[i].mpi != NULL) CT_TRY(ct_exchange_mpi_trace(x->side[i].mpi, t));
+    return CT_OK;
+}
+
 void ct_exchange_divided_describe(void *ctx, char *text, size_t size)
 {
     const ct_exchange_divided *x = ctx;

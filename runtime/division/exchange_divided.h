@@ -53,6 +53,8 @@ ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
                                      const Ct__SolverParameter *param, const ct_net *net,
                                      ct_exchange_divided **x_p, ct_exchange *out);
 void ct_exchange_divided_destroy(ct_exchange_divided *x); /* NULL allowed; collective */
+/** Its buckets show in t, which may be NULL: not. Between steps. CT_ERR_NOMEM. */
+ct_status ct_exchange_divided_trace(ct_exchange_divided *x, ct_trace *t);
 /** For the watchdog: what it waits for. From any thread. */
 void ct_exchange_divided_describe(void *ctx, char *text, size_t size);
 

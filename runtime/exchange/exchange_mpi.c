@@ -289,6 +289,11 @@ void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
                  x->group.lib->name, x->group.comm->size);
 }
 
+ct_status ct_exchange_mpi_trace(ct_exchange_mpi *x, ct_trace *t)
+{
+    return ct_grad_pipe_trace(x->pipe, t);
+}
+
 /* ---- what a job asks for */
 
 ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
@@ -307,7 +312,7 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
         ct_exchange_single(net->n_param, out);
         out->job = open->job->group.job;
         if (open->comm != NULL) out->data = out->stage = open->job->group.data;
-        return ct_trace_file_reserve(open->trace, net, param, 0);
+        return ct_trace_file_reserve(open->trace, net, net, param, 0);
     }
     if (!(alone && may))
         CT_TRY(ct_exchange_pick_sum(param, net, comm, open->job->shares_gpu, &lib));
@@ -315,8 +320,8 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     CT_TRY(ct_exchange_mpi_create(comm, param, net, may && there, &open->mpi, out));
     out->job = open->job->group.job;
     if (open->comm != NULL) out->data = out->stage = open->job->group.data;
-    CT_TRY(ct_trace_file_reserve(open->trace, net, param, out->sync.n_trial));
-    if (open->trace != NULL) CT_TRY(ct_grad_pipe_trace(open->mpi->pipe, open->trace->trace));
+    CT_TRY(ct_trace_file_reserve(open->trace, net, net, param, out->sync.n_trial));
+    if (open->trace != NULL) CT_TRY(ct_exchange_mpi_trace(open->mpi, open->trace->trace));
     if (there)
         CT_TRY(ct_exchange_mpi_on_device(open->mpi, net, lib, (int64_t)(mb * 1e6), !may, out));
     if (there && !may) CT_INFO("gradients are added up on the GPUs, by %s", lib->name);

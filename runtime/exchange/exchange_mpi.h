@@ -29,6 +29,8 @@ ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param
 ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
                                     const ct_device_sum_ops *lib, int64_t bucket_bytes, bool all,
                                     ct_exchange *out);
+/** Its buckets show in t. Between steps. CT_ERR_NOMEM. */
+ct_status ct_exchange_mpi_trace(ct_exchange_mpi *x, ct_trace *t);
 /** For the watchdog, of a ct_exchange_mpi: what it waits for. From any thread, until it ends. */
 void ct_exchange_mpi_describe(void *ctx, char *text, size_t size);
 /** NULL allowed. Before comm and net go. Collective. */

@@ -32,14 +32,7 @@ static ct_status open_parallel(ct_training *t)
     ct_status status = CT_OK;
 
     if (file == NULL) return CT_OK;
-    if (t->config->solver->outer != NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "outer and --parallel do not go together: groups of local "
-                                      "steps have whole nets");
-    if (ct_optex_is(t->config->solver))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "type \"%s\" and --parallel do not go together: its points "
-                       "are weights of whole nets",
-                       CT_OPTEX_TYPE);
+    CT_TRY(ct_exchange_check_divided(t->config->solver));
     if (job->rank == 0) status = read_parallel(t, file);
     CT_TRY(ct_job_share(job, status));
     if (job->rank != 0) CT_TRY(read_parallel(t, file));
@@ -54,8 +47,11 @@ static ct_status fill_parallel(ct_training *t, ct_solver_options *o)
 {
     if (t->parallel == NULL) return CT_OK;
     o->micro_batches = (int)t->parallel->micro_batches;
-    if (t->parallel->n_rank > 1)
-        return ct_job_division_open(t->call->job, t->parallel, t->config->net, o, &t->division);
+    if (t->parallel->n_rank > 1) {
+        CT_TRY(ct_job_division_open(t->call->job, t->parallel, t->config->net, o, &t->division));
+        t->division->trace = &t->trace;
+        return CT_OK;
+    }
     o->again = t->parallel->again;
     o->n_again = t->parallel->n_again;
     return CT_OK;

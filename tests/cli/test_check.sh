@@ -58,6 +58,9 @@ for what in state weights; do
     refused outer_$what "outer and memory . $what: FILE . do not go together" --set=memory.$what=FILE --set=outer.groups=2
 done
 refused outer_verified 'outer and verify_memory do not go together' --set=outer.groups=2 --set=verify_memory=true
+echo 'ranks: 2 global_batch: 2 stage { first: "ip" last: "loss" rank: 0 rank: 1 }' >two.plan
+refused divided_outer 'outer and --parallel do not go together' --parallel=two.plan --set=outer.groups=2
+refused divided_points 'type "OptEx" and --parallel do not go together' --parallel=two.plan --set=type=OptEx
 runs alone_shares_none 0 'phase TRAIN' "$CORTADO" check --solver=of.prototxt --data_shape=3,8,8 --set=memory.zero=1 --set=memory.weights=FILE
 # ---- the optimiser's state: 0, 1 and 2 arenas of 431080 numbers, each tensor padded to 64 bytes
 runs optimiser_sgd 0 "the optimiser's state 1.6 MiB" "$CORTADO" check --solver="$ROOT/models/lenet/solver.prototxt"

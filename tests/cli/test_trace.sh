@@ -70,6 +70,16 @@ runs trains 0 'trace of iterations 9 to 11: .* spans of 2 ranks' $JOB 2 $train -
 checks trace t.json 2 9 11 iteration forward backward bucket update 'wait for data' agree display
 runs hosts 0 'spans of 4 ranks' $JOB 4 $train --trace=h.json --trace_iterations=9-12 --topology=4x1 --set=comm.bucket_mb=0.002
 checks pretended_hosts h.json 4 9 12 bucket 'wait for gradients'
+runs weights_in_files 0 '' $train --trace=f.json --trace_iterations=5-6 --set=memory.weights=FILE
+checks files f.json 1 5 6 iteration forward backward update
+# a net that ranks divide, with micro-batches
+echo 'ranks: 2 global_batch: 12 micro_batches: 3
+stage { first: "conv" last: "drop" rank: 0 } stage { first: "ip" last: "loss" rank: 1 }' >two.plan
+runs stages 0 'trace of iterations 5 to 6: .* spans of 2 ranks' $JOB 2 $train --trace=p.json --trace_iterations=5-6 --parallel=two.plan
+checks divided p.json 2 5 6 iteration forward backward update 'begin sum'
+echo 'ranks: 2 global_batch: 12 stage { first: "conv" last: "loss" rank: 0 rank: 1 share: 8 share: 4 }' >shares.plan
+runs shares 0 'trace of iterations 5 to 6: .* spans of 2 ranks' $JOB 2 $train --trace=s.json --trace_iterations=5-6 --parallel=shares.plan
+checks shared s.json 2 5 6 iteration forward backward update bucket
 runs codec 0 '' $JOB 3 $train --trace=c.json --trace_iterations=5-6 --compression=topk:density=0.1,min_bytes=1024
 checks coded c.json 3 5 6 bucket encode decode
 runs integers 0 '' $JOB 2 $train --trace=r.json --trace_iterations=5-6 --reproducible_sum --overlap=false
