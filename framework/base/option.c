@@ -63,11 +63,13 @@ static ct_status fail_unknown(const ct_option *table, int n, const char *verb, c
 {
     const char *known[MAX_NEAR], *near;
     int n_known = 0;
+    bool sets;
 
     for (int i = 0; (i < n) && (n_known < MAX_NEAR); i++) {
         if (ct_option_serves(&table[i], verb)) known[n_known++] = table[i].name;
     }
     near = ct_text_nearest(name, known, n_known);
+    sets = (find(table, n, verb, "set") >= 0);
     for (int i = 0; i < n; i++) {
         if (strcmp(table[i].name, name) == 0) return fail_of_others(table, n, verb, name);
     }
@@ -75,8 +77,9 @@ static ct_status fail_unknown(const ct_option *table, int n, const char *verb, c
         return CT_FAIL(CT_ERR_CONFIG, "cortado %s: unknown option --%s; did you mean --%s?", verb,
                        name, near);
     }
-    return CT_FAIL(CT_ERR_CONFIG, "cortado %s: unknown option --%s; see cortado %s --help", verb,
-                   name, verb);
+    return CT_FAIL(CT_ERR_CONFIG, "cortado %s: unknown option --%s; %s%s%ssee cortado %s --help",
+                   verb, name, sets ? "a field of solver or net is given as --set=" : "",
+                   sets ? name : "", sets ? "=VALUE; " : "", verb);
 }
 
 static bool is_bool(const char *text, bool *value_p)

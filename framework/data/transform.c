@@ -222,12 +222,14 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
         if ((in->dim[1] + 2 * t->pad < t->crop_height) ||
             (in->dim[2] + 2 * t->pad < t->crop_width)) {
             if (t->crop_height == t->crop_width)
-                return CT_WHY(why, CT_ERR_DATA,
-                              "the sample is %lld x %lld, pad %lld, crop_size %lld",
-                              (long long)in->dim[1], (long long)in->dim[2], (long long)t->pad,
-                              (long long)t->crop_height);
+                return CT_WHY(
+                    why, CT_ERR_DATA,
+                    "the sample is %lld x %lld, pad %lld, crop_size %lld: too small for the crop",
+                    (long long)in->dim[1], (long long)in->dim[2], (long long)t->pad,
+                    (long long)t->crop_height);
             return CT_WHY(why, CT_ERR_DATA,
-                          "the sample is %lld x %lld, pad %lld, crop_h %lld, crop_w %lld",
+                          "the sample is %lld x %lld, pad %lld, crop_h %lld, crop_w %lld: too "
+                          "small for the crop",
                           (long long)in->dim[1], (long long)in->dim[2], (long long)t->pad,
                           (long long)t->crop_height, (long long)t->crop_width);
         }

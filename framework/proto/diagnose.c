@@ -332,6 +332,9 @@ static const ProtobufCMessageDescriptor *find_deep(const ProtobufCMessageDescrip
     for (unsigned i = 0; (i < type->n_fields) && (depth > 0); i++) {
         const ProtobufCMessageDescriptor *child = child_type(&type->fields[i]), *found = NULL;
 
+        if ((child == &ct__v0_layer_parameter__descriptor) ||
+            (child == &ct__v1_layer_parameter__descriptor))
+            continue; /* nobody writes these any more */
         if (child != NULL) found = find_deep(child, word, depth - 1);
         if (found != NULL) return found;
     }

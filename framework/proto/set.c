@@ -59,6 +59,20 @@ static ct_status fail(const route *r, const char *what, const char *detail)
     return CT_FAIL(CT_ERR_CONFIG, "%s: %s: %s%s", r->origin, r->path, what, detail);
 }
 
+/* What --set takes beside fields. */
+static void add_word_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const char *word)
+{
+    static const char *const words[] = { "batch_size", "repeat.count" };
+    const char *near = (type == &ct__solver_parameter__descriptor)
+                           ? ct_text_nearest_within(word, words, 2, 2)
+                           : NULL;
+
+    if (near != NULL)
+        ct_text_add(t, "; did you mean \"%s\"?", near);
+    else
+        ct_add_field_hint(t, type, NULL, word);
+}
+
 static ct_status fail_unknown(const route *r, const ProtobufCMessageDescriptor *type,
                               const char *name, size_t length)
 {
@@ -68,7 +82,7 @@ static ct_status fail_unknown(const route *r, const ProtobufCMessageDescriptor *
     if (r->origin == NULL) return CT_ERR_CONFIG;
     ct_text_add_quoted(&text, name, length);
     ct_text_add_bytes(&word, name, length);
-    if (!word.failed) ct_add_field_hint(&text, type, NULL, word.text);
+    if (!word.failed) add_word_hint(&text, type, word.text);
     status = fail(r, "unknown field ", (text.text != NULL) ? text.text : "");
     ct_text_destroy(&text);
     ct_text_destroy(&word);

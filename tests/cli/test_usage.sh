@@ -71,6 +71,8 @@ done
 
 make_case
 runs set_unknown 2 'base_ler.*base_lr' "$CORTADO" train --solver=solver.prototxt --set=base_ler=1
+runs set_batchsize 2 '"batchsize"; did you mean "batch_size"\?$' "$CORTADO" train --solver=solver.prototxt --set=batchsize=8
+runs field_as_option 2 'unknown option --base_lr; a field of solver or net is given as --set=base_lr=VALUE; see cortado train --help$' "$CORTADO" train --solver=solver.prototxt --base_lr=0.1
 runs set_no_value 2 'expected FIELD=VALUE' "$CORTADO" train --solver=solver.prototxt --set=base_lr
 runs set_wrong_value 2 'base_lr' "$CORTADO" train --solver=solver.prototxt --set=base_lr=fast
 runs set_unknown_layer 2 'cnv' "$CORTADO" train --solver=solver.prototxt '--set=layer[cnv].convolution_param.num_output=3'

@@ -453,7 +453,8 @@ static void test_refusals(void **state)
     refuse_shape(&p, &flat, CT_ERR_CONFIG, "channels x height x width");
     p.crop_size = 16;
     p.pad = 4; /* 15 x 17 with its border */
-    refuse_shape(&p, &in, CT_ERR_DATA, "the sample is 7 x 9, pad 4, crop_size 16");
+    refuse_shape(&p, &in, CT_ERR_DATA,
+                 "the sample is 7 x 9, pad 4, crop_size 16: too small for the crop");
     p.crop_size = 0;
     p.has_crop_h = p.has_crop_w = true;
     p.crop_h = 16;
