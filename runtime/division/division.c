@@ -129,7 +129,8 @@ static ct_status carry_on_device(ct_job_division *d, const ct_net *net)
 
 static ct_exchange_groups groups_of(const ct_job_division *d)
 {
-    return (ct_exchange_groups){ d->stage, d->tied, d->replicas, d->job->shares_gpu };
+    return (ct_exchange_groups){ d->stage, d->tied, d->replicas, d->job->shares_gpu,
+                                 (d->trace != NULL) ? d->trace->trace : NULL };
 }
 
 ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out)
@@ -145,7 +146,6 @@ ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out
     CT_TRY(ct_group_max(&out->job, &n_trial, 1)); /* all make the same steps */
     out->sync.n_trial = (int)n_trial;
     CT_TRY(ct_trace_file_reserve(d->trace, net, d->whole.train, d->solver, (int)n_trial));
-    if (d->trace != NULL) CT_TRY(ct_exchange_divided_trace(d->exchange, d->trace->trace));
     ct_watchdog_watch(d->job->watchdog, describe, d);
     return CT_OK;
 }

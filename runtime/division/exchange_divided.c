@@ -457,7 +457,7 @@ const ct_net_window *ct_exchange_divided_window(ct_divided_window *w,
 
 /* Its parameters stand from `first` on. comm NULL: it has none. */
 static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParameter *param,
-                           bool shares_gpu, const ct_net *net, int first)
+                           const ct_exchange_groups *groups, const ct_net *net, int first)
 {
     ct_grad_pipe_config unused;
     int n;
@@ -479,8 +479,8 @@ static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParame
         if (comm != NULL) ct_group_mpi_open(&s->group, &s->x.data);
         return CT_OK;
     }
-    CT_TRY(ct_exchange_mpi_create(comm, param, &s->view, false, &s->mpi, &s->x));
-    return sum_on_device(s, i, comm, param, shares_gpu);
+    CT_TRY(ct_exchange_mpi_create(comm, param, &s->view, groups->trace, false, &s->mpi, &s->x));
+    return sum_on_device(s, i, comm, param, groups->shares_gpu);
 }
 
 /* Shards inside the groups of ranks that have the same weights. */
@@ -535,7 +535,7 @@ ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
     status = read_shards(x, param, net);
     for (int i = 0; (i < N_SIDE) && (status == CT_OK); i++) {
         x->side[i].of = x;
-        status = open_side(&x->side[i], i, comm[i], param, groups->shares_gpu, net, first);
+        status = open_side(&x->side[i], i, comm[i], param, groups, net, first);
         first += x->side[i].view.n_param;
     }
     if (status == CT_OK) status = check_rows(x);
@@ -572,13 +572,6 @@ void ct_exchange_divided_destroy(ct_exchange_divided *x)
         free(x->side[i].heard);
     }
     free(x);
-}
-
-ct_status ct_exchange_divided_trace(ct_exchange_divided *x, ct_trace *t)
-{
-    for (int i = 0; (t != NULL) && (i < N_SIDE); i++)
-        if (x->side[i].mpi != NULL) CT_TRY(ct_exchange_mpi_trace(x->side[i].mpi, t));
-    return CT_OK;
 }
 
 void ct_exchange_divided_describe(void *ctx, char *text, size_t size)

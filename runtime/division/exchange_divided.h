@@ -18,6 +18,7 @@ typedef struct ct_exchange_groups {
     ct_comm *tied;     /* those that have its tied parameters (ct_param.tied); NULL: nobody  */
     ct_comm *replicas; /* of the stage, those with the same part of their replicas           */
     bool shares_gpu;   /* another rank of this host computes on the same one                 */
+    ct_trace *trace;   /* where buckets show; NULL: nowhere                                  */
 } ct_exchange_groups;
 
 /** Gradients and weights of such a net in a window, each chunk of one of the groups
@@ -53,8 +54,6 @@ ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
                                      const Ct__SolverParameter *param, const ct_net *net,
                                      ct_exchange_divided **x_p, ct_exchange *out);
 void ct_exchange_divided_destroy(ct_exchange_divided *x); /* NULL allowed; collective */
-/** Its buckets show in t, which may be NULL: not. Between steps. CT_ERR_NOMEM. */
-ct_status ct_exchange_divided_trace(ct_exchange_divided *x, ct_trace *t);
 /** For the watchdog: what it waits for. From any thread. */
 void ct_exchange_divided_describe(void *ctx, char *text, size_t size);
 

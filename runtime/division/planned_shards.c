@@ -67,7 +67,7 @@ static ct_status open_rank(void *ctx, const ct_parallel *parallel, int rank, con
     status = plan_groups(p, rank, net, list);
     free(list);
     CT_TRY(status);
-    p->groups = (ct_exchange_groups){ p->comm[1], p->comm[0], p->comm[2], false };
+    p->groups = (ct_exchange_groups){ p->comm[1], p->comm[0], p->comm[2], false, NULL };
     if (p->parallel->n_rank == 1) { /* no division */
         *window_p = ct_exchange_window_open(&p->window.of, p->comm[3], ct_device_cpu(), p->param);
         return CT_OK;

@@ -230,7 +230,8 @@ void ct_exchange_mpi_destroy(ct_exchange_mpi *x)
 }
 
 ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
-                                 bool dense_elsewhere, ct_exchange_mpi **x_p, ct_exchange *out)
+                                 ct_trace *trace, bool dense_elsewhere, ct_exchange_mpi **x_p,
+                                 ct_exchange *out)
 {
     ct_exchange_mpi *x = calloc(1, sizeof(*x));
     ct_status status;
@@ -238,6 +239,7 @@ ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
     x->group.comm = comm;
     status = open_pipe(x, param, net, dense_elsewhere);
+    if ((status == CT_OK) && (trace != NULL)) status = ct_grad_pipe_trace(x->pipe, trace);
     if (status != CT_OK) {
         ct_exchange_mpi_destroy(x);
         return status;
@@ -289,11 +291,6 @@ void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
                  x->group.lib->name, x->group.comm->size);
 }
 
-ct_status ct_exchange_mpi_trace(ct_exchange_mpi *x, ct_trace *t)
-{
-    return ct_grad_pipe_trace(x->pipe, t);
-}
-
 /* ---- what a job asks for */
 
 ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
@@ -302,6 +299,7 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     const Ct__SolverParameter *param = open->param;
     const ct_device_sum_ops *lib = NULL;
     ct_grad_pipe_config unused;
+    ct_trace *trace = (open->trace != NULL) ? open->trace->trace : NULL;
     ct_comm *comm = (open->comm != NULL) ? open->comm : open->job->data_comm;
     bool alone = (comm == NULL) || (comm->size == 1), may = ct_exchange_may_be_dense(param, net);
     double mb = (param->comm != NULL) ? (double)param->comm->bucket_mb : 0.0;
@@ -317,11 +315,10 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     if (!(alone && may))
         CT_TRY(ct_exchange_pick_sum(param, net, comm, open->job->shares_gpu, &lib));
     bool there = (alone && may) || (lib != NULL);
-    CT_TRY(ct_exchange_mpi_create(comm, param, net, may && there, &open->mpi, out));
+    CT_TRY(ct_exchange_mpi_create(comm, param, net, trace, may && there, &open->mpi, out));
     out->job = open->job->group.job;
     if (open->comm != NULL) out->data = out->stage = open->job->group.data;
     CT_TRY(ct_trace_file_reserve(open->trace, net, net, param, out->sync.n_trial));
-    if (open->trace != NULL) CT_TRY(ct_exchange_mpi_trace(open->mpi, open->trace->trace));
     if (there)
         CT_TRY(ct_exchange_mpi_on_device(open->mpi, net, lib, (int64_t)(mb * 1e6), !may, out));
     if (there && !may) CT_INFO("gradients are added up on the GPUs, by %s", lib->name);

@@ -14,13 +14,14 @@
 typedef struct ct_exchange_mpi ct_exchange_mpi;
 
 /** Exchanges the gradients of net's learned parameters as param's `comm` and `compression` say.
- *  out->data is the group of comm's ranks, and out->job too. Borrows comm and net. Works at one
- * rank too: nothing travels, but codecs act. Gradients of a device meet on the host. Fastest where
- * the net's gradient arena came from ct_exchange_arena(). dense_elsewhere:
- * ct_exchange_mpi_on_device() follows, for steps in which nothing is compressed. Collective.
- * CT_ERR_CONFIG. */
+ *  out->data, and out->job too, is the group of comm's ranks. Borrows comm, net and trace, where
+ *  buckets show if it is not NULL. At one rank nothing travels, but codecs act. Gradients of a
+ *  device meet on the host. Fastest where net's arena came from ct_exchange_arena().
+ *  dense_elsewhere: ct_exchange_mpi_on_device() follows, for steps without compression.
+ *  Collective. CT_ERR_CONFIG. */
 ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
-                                 bool dense_elsewhere, ct_exchange_mpi **x_p, ct_exchange *out);
+                                 ct_trace *trace, bool dense_elsewhere, ct_exchange_mpi **x_p,
+                                 ct_exchange *out);
 /** Before the first step: gradients are summed where they are, on net's device, by this library;
  *  NULL: there is one rank. all: in every step; else in those in which nothing is compressed, as
  *  `compression { type: AUTO }` may find when a run begins or after trials: through the host, where
@@ -29,8 +30,6 @@ ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param
 ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
                                     const ct_device_sum_ops *lib, int64_t bucket_bytes, bool all,
                                     ct_exchange *out);
-/** Its buckets show in t. Between steps. CT_ERR_NOMEM. */
-ct_status ct_exchange_mpi_trace(ct_exchange_mpi *x, ct_trace *t);
 /** For the watchdog, of a ct_exchange_mpi: what it waits for. From any thread, until it ends. */
 void ct_exchange_mpi_describe(void *ctx, char *text, size_t size);
 /** NULL allowed. Before comm and net go. Collective. */

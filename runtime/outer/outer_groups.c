@@ -32,7 +32,7 @@ static ct_status open_exchange(void *ctx, ct_net *part, ct_exchange *out)
         ct_exchange_single(part->n_param, out);
         return CT_OK;
     }
-    return ct_exchange_mpi_create(g->across, &g->param.solver, part, false, &g->mpi, out);
+    return ct_exchange_mpi_create(g->across, &g->param.solver, part, NULL, false, &g->mpi, out);
 }
 
 static void close_exchange(void *ctx)

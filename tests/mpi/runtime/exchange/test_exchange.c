@@ -123,7 +123,8 @@ static int dense(ct_comm *c)
     int fault = 0, wrong = 0;
 
     fake_net(&net, list, arena);
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_OK);
+    fault +=
+        MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) == CT_OK);
     if (fault > 0) return fault;
     fault += MPI_FAULT_UNLESS((x.data.rank == c->rank) && (x.data.size == c->size));
     for (int s = 0; s < 2; ++s) {
@@ -168,7 +169,8 @@ static int compressed(ct_comm *c)
     param.compression = &topk;
     param.comm = &comm;
     fake_net(&net, list, arena);
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_OK);
+    fault +=
+        MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) == CT_OK);
     if (fault > 0) return fault;
     fault += MPI_FAULT_UNLESS(ct_sync_states_get(&x.states, 0, 0, &state[0]));
     fault += MPI_FAULT_UNLESS(!ct_sync_states_get(&x.states, 1, 0, &state[1]));
@@ -223,7 +225,8 @@ static int verified(ct_comm *c)
     param.comm = &comm;
     param.verify_memory = 1;
     fake_net(&net, list, arena);
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_OK);
+    fault +=
+        MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) == CT_OK);
     if (fault > 0) return fault;
     fault += one_step(&x, arena, 0);
     fault += one_step(&x, arena, 1);
@@ -354,8 +357,8 @@ static int on_device(ct_comm *c)
         fake_net(&net, list, arena);
         net.options.dev = ct_device_cpu();
         param.compression = (how == 1) ? &topk : NULL;
-        fault +=
-            MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, how < 2, &mpi, &x) == CT_OK);
+        fault += MPI_FAULT_UNLESS(
+            ct_exchange_mpi_create(c, &param, &net, NULL, how < 2, &mpi, &x) == CT_OK);
         if (fault > 0) break;
         fault += MPI_FAULT_UNLESS(ct_exchange_mpi_on_device(mpi, &net, &adding, 0, how == 2, &x) ==
                                   CT_OK);
@@ -393,35 +396,35 @@ static int errors(ct_comm *c)
     log_capture_start(NULL);
     for (int i = 0; i < 4; ++i) {
         comm.bucket_mb = bad_mb[i];
-        fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) ==
+        fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) ==
                                   CT_ERR_CONFIG);
     }
     comm.bucket_mb = 1;
     comm.allreduce = unknown;
-    fault +=
-        MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) ==
+                              CT_ERR_CONFIG);
     comm = (Ct__CommParameter)CT__COMM_PARAMETER__INIT;
     comm.progress = (Ct__CommParameter__Progress)99;
-    fault +=
-        MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) ==
+                              CT_ERR_CONFIG);
     comm.progress = CT__COMM_PARAMETER__PROGRESS__AUTO;
     for (int n = -1; n <= 10001; n += 10002) {
         comm.tune_iterations = n;
-        fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) ==
+        fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) ==
                                   CT_ERR_CONFIG);
     }
     comm.tune_iterations = 8;
     z.type = (Ct__CompressionParameter__Type)99;
-    fault +=
-        MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) ==
+                              CT_ERR_CONFIG);
     z.type = CT__COMPRESSION_PARAMETER__TYPE__TOPK;
     z.density = 2;
-    fault +=
-        MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) ==
+                              CT_ERR_CONFIG);
     z.density = 0.1f;
     list[0].learns = false;
-    fault +=
-        MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_ERR_ARG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, NULL, false, &mpi, &x) ==
+                              CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(mpi == NULL);
     log_capture_stop();
     return fault;
