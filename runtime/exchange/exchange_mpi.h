@@ -14,11 +14,10 @@
 typedef struct ct_exchange_mpi ct_exchange_mpi;
 
 /** Exchanges the gradients of net's learned parameters as param's `comm` and `compression` say.
- *  out->data, and out->job too, is the group of comm's ranks. Borrows comm, net and trace, where
- *  buckets show if it is not NULL. At one rank nothing travels, but codecs act. Gradients of a
- *  device meet on the host. Fastest where net's arena came from ct_exchange_arena().
- *  dense_elsewhere: ct_exchange_mpi_on_device() follows, for steps without compression.
- *  Collective. CT_ERR_CONFIG. */
+ *  out->data and out->job are the group of comm's ranks. Borrows comm, net and trace, or NULL. At
+ *  one rank nothing travels, but codecs act. Gradients of a device meet on the host. Fastest where
+ *  net's arena is ct_exchange_arena()'s. dense_elsewhere: ct_exchange_mpi_on_device() follows, for
+ *  steps without compression. Collective. CT_ERR_CONFIG. */
 ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
                                  ct_trace *trace, bool dense_elsewhere, ct_exchange_mpi **x_p,
                                  ct_exchange *out);
