@@ -208,6 +208,23 @@ embedding >second
 is swap_differs [ "$(cat first)" != "$(cat second)" ]
 down swap_end
 
+# whoever reads the log may end first: the server answers, and logs on to nobody
+mkfifo unread.log
+head -n 1 unread.log >unread.first &
+reader=$!
+"$CORTADO" serve --model=deploy.prototxt --weights=other.h5 --listen=127.0.0.1:0 --name=tiny >unread.at 2>unread.log &
+pid=$!
+wait $reader
+i=0
+while [ ! -s unread.at ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
+at=$(sed -n 's/.* at //p' unread.at)
+cp $weights other.h5
+kill -HUP $pid
+i=0
+while kill -0 $pid 2>/dev/null && [ $i -lt 300 ] && ! { embedding >unread && cmp -s unread first; } 2>/dev/null; do sleep 0.1; i=$((i + 1)); done
+is unread_taken cmp unread first
+down unread_ends
+
 # without --name the net's name and those of its blobs stay when the net that they came from has gone, though
 # what is freed is overwritten
 cp deploy.prototxt own.prototxt
