@@ -345,6 +345,10 @@ if command -v python3 >/dev/null; then
     disk weights_not_renamed 'weights' ENOSPC '^rename'
     disk plan_on_a_full_disk 'plan of ranks' ENOSPC '^fflush'
 
+    # ---- a sample of tests/faults/combinations.py
+    MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs combinations 0 '^\| all \| \| [1-9]' env -u CORTADO_OVERWRITE \
+        python3 "$ROOT/tests/faults/combinations.py" combinations.jsonl --seed=3 --cases=1
+
     # ---- a sample of tests/faults/kill_files.py: the next one goes on, and leaves nothing of the one that was killed
     # killed NAME MODES CALLS
     killed() {
