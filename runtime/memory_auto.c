@@ -297,15 +297,18 @@ static bool zero_is_open(const trial *t)
 }
 
 /* Weights in files are shared out, too, or not at all, and no codec changes them; 16-bit sums are
- * those of parts. */
+ * those of parts. Local steps and verify_memory look at what lies in memory, as it is. */
 static bool go_together(const trial *t, const way *w)
 {
-    const Ct__MemoryParameter *m = t->p->options->param->memory;
+    const Ct__SolverParameter *s = t->p->options->param;
+    const Ct__MemoryParameter *m = s->memory;
     bool narrow = (m->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16);
     bool weights = w->weights || ct_memory_lies_in_files(m->weights);
     int zero = (w->zero >= 0) ? w->zero : m->zero;
 
     if (w->weights && t->sums.corrects) return false;
+    if ((w->weights || w->state) && ((s->outer != NULL) || s->verify_memory)) return false;
+    if ((w->zero > 0) && (s->outer != NULL)) return false;
     if (t->p->parallel && (w->zero == 3)) return false; /* sums over ranks have no time there */
     if (t->p->comm->size == 1) return true;
     if (narrow && !m->has_zero && (zero < 2)) return false;

@@ -52,7 +52,7 @@ runs bench_odd_size 2 'whole floats' "$CORTADO" bench comm --sizes=7
 runs bench_huge_size 2 'expected sizes' "$CORTADO" bench comm --sizes=999999G
 runs bench_bad_algorithm 2 'unknown allreduce "rinq"; did you mean "ring"' "$CORTADO" bench comm --algorithm=rinq
 runs bench_bad_option 2 'size' "$CORTADO" bench comm --size=4K
-runs bench_bad_kind 2 'bench comm' "$CORTADO" bench com
+runs bench_bad_kind 2 'unknown kind "com"; did you mean "comm"' "$CORTADO" bench com
 runs bench_bad_file 3 'nowhere' "$CORTADO" bench comm --sizes=12 --json=nowhere/b.json
 # said before anything is timed
 is bench_bad_file_early sh -c '! grep -q "allreduce of floats" out'

@@ -175,6 +175,13 @@ done
 runs auto_zero_files 0 'memory: AUTO takes zero: [23] .*FILE, since' $JOB 2 "$CORTADO" train $wide --set=memory.limit_mb=$((all_2 - 32))
 sum_of >sum_auto
 is auto_zero_files_same cmp sum_none sum_auto
+# what looks at memory as it is has neither files nor, in local steps, shares
+runs auto_outer 2 'the least is [0-9]+ MiB; no recomputation, no stage of ZeRO and no file' $JOB 2 "$CORTADO" train $wide \
+    --set=outer.local_iter=2 --set=outer.groups=2 --set=memory.limit_mb=$((all_2 - 18))
+runs auto_verified_2 0 'memory: AUTO takes zero: 1, since' $JOB 2 "$CORTADO" train $wide --set=verify_memory=true --set=memory.limit_mb=$((all_2 - 9))
+sum_of >sum_auto
+is auto_verified_same cmp sum_none sum_auto
+runs auto_verified 2 'the least is [0-9]+ MiB; no recomputation' "$CORTADO" train $wide --set=verify_memory=true --set=memory.limit_mb=$((all - 4))
 codec="--set=type=SGD --set=compression.type=POWERSGD --set=memory.limit_mb=$((all_2 - 18))"
 runs auto_no_zero 0 'memory: AUTO takes .*FILE, since' $JOB 2 "$CORTADO" train $wide $codec
 # codecs that change weights where they lie find them in memory
