@@ -638,6 +638,35 @@ static ct_status check_shared_weights(const sharder *h, int i)
     return CT_OK;
 }
 
+static bool share_weights(const ct_net *net, int i, int k)
+{
+    for (int w = 0; w < net->layer[i]->n_weight; w++) {
+        for (int v = 0; v < net->layer[k]->n_weight; v++)
+            if (ct_net_param_of(net, k, v) == ct_net_param_of(net, i, w)) return true;
+    }
+    return false;
+}
+
+/* A rank's gradient of a whole weight is all of it, or a term of a sum; of both there is no sum. */
+static ct_status check_terms_alike(const sharder *h, int i)
+{
+    const ct_parallel_stage *g = &h->p->stage[h->s->stage[i]];
+
+    if ((g->tensor == 1) || (h->s->split[i] != CT_PARALLEL_REPLICATE)) return CT_OK;
+    for (int k = 0; k < h->net->n_layer; k++) {
+        bool term =
+            (h->s->split[k] == CT_PARALLEL_BATCH) || (h->s->split[k] == CT_PARALLEL_SEQUENCE);
+
+        if (!term || (h->s->stage[k] != h->s->stage[i]) || !share_weights(h->net, i, k)) continue;
+        return ct_parallel_fail(h->p, g->param, NULL,
+                                "layers \"%.100s\" (REPLICATE) and \"%.100s\" (%s) share a weight: "
+                                "where one is REPLICATE, the other must be",
+                                h->net->layer[i]->name, h->net->layer[k]->name,
+                                ct_split_name(h->s->split[k]));
+    }
+    return CT_OK;
+}
+
 static ct_status check_ones(const sharder *h)
 {
     for (int c = 0; c < h->s->n_conversion; c++) CT_TRY(check_one(h, &h->s->conversion[c]));
@@ -725,6 +754,8 @@ static ct_status shard(sharder *h)
         h->s->bottom[i + 1] = h->s->bottom[i] + h->net->layer[i]->n_bottom;
     for (int i = 0; i < h->net->n_layer; i++) decide(h, i);
     for (int i = 0; i < h->net->n_layer; i++) convert(h, i);
+    for (int i = 0; (i < h->net->n_layer) && (h->net->options.phase == CT_TRAIN); i++)
+        CT_TRY(check_terms_alike(h, i));
     return check_ones(h);
 }
 

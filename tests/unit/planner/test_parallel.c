@@ -640,7 +640,7 @@ static void shards(const char *net, const char *entries, const char *as)
     "' inner_product_param { num_output: 8 axis: 2 } } "
 #define JOINED(_terms, _more)                                                                      \
     IDS EMBED("w") WAY("1") WAY("2") "layer { name: 'sum' type: 'Eltwise' " _terms                 \
-                                     " top: 'h' " _more " } " SCORES("h", "w")
+                                     " top: 'h' " _more " } " SCORES("h", "v")
 #define SPLIT_WAYS                                                                                 \
     "layer { name: 'in1' split: OUTPUT } layer { name: 'out1' split: INPUT } "                     \
     "layer { name: 'in2' split: OUTPUT } layer { name: 'out2' split: INPUT } "
@@ -824,6 +824,9 @@ static void test_ones(void **state)
     refused(TWINS, TWO_RANKS(A_AND_B),
             "p:3: layers \"a\" and \"b\" share a weight: where one is ONE, the other must be, with "
             "the same part");
+    refused(TWINS, TWO_RANKS("layer { name: 'b' split: REPLICATE }"),
+            "p:3: layers \"b\" (REPLICATE) and \"a\" (BATCH) share a weight: where one is "
+            "REPLICATE, the other must be");
 }
 
 static void test_heads(void **state)
