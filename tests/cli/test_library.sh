@@ -107,5 +107,13 @@ EOF
 runs builds_early 0 '' "${MPICC:-mpicc}" early.c $(pkg-config --cflags --libs cortado) -o early
 runs mpi_must_run 0 'CORTADO_ERR_ARG: .*MPI_Init_thread comes first' ./early
 
+# ---- a sample of tests/faults/forward.py
+if can_preload; then
+    CORTADO_LIBRARY="$home/lib/libcortado.so" MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs drawn_nets 0 '^\| all \| \| [1-9]' \
+        env -u CORTADO_OVERWRITE python3 "$ROOT/tests/faults/forward.py" drawn.jsonl --seed=3 --first=2 --cases=2
+else
+    skip drawn_nets "a sanitizer wants to be loaded first"
+fi
+
 runs uninstalls 0 'cortado is gone from' "$ROOT/scripts/install.sh" uninstall "$work/prefix"
 is nothing_is_left test -z "$(find "$work/prefix" -mindepth 1)"
