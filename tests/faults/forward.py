@@ -288,8 +288,6 @@ class Case:
                 at += n * columns
                 if n == len(text) and alike.setdefault(tuple(text), row) != row:
                     self.say("served: beside others", f"{simd} {' '.join(command)}: {text} gives {list(row)[:3]} and {list(alike[tuple(text)])[:3]}")
-                elif n == 1 and tuple(text) in alike and alike[tuple(text)][-columns:] != row:
-                    self.say("served: growing", f"{simd} {' '.join(command)}: {text} gives {list(row)[:3]} and {list(alike[tuple(text)][-columns:])[:3]}")
             if (simd, ranks) == ("", 1):
                 if before:
                     self.same("served: threads", simd, {"rows": before}, {"rows": got})
