@@ -88,7 +88,7 @@ ifeq ($(HARDEN),1)
   LDFLAGS += -Wl,-z,relro,-z,now -Wl,-z,noexecstack
   PIE     := -pie
 endif
-LDLIBS   += $(PKG_LIBS) $(if $(filter 1,$(SIMGRID)),,-lz) -lpthread -lm
+LDLIBS   += $(PKG_LIBS) $(if $(filter 1,$(SIMGRID)),,-lz) -lpthread -lm -ldl
 
 # scalable vectors, of a length known while compiling: blocks of channels are registers then. For
 # the files whose vectors are written out alone (SVE_FILES): of sums that it vectorises itself for
@@ -126,7 +126,7 @@ HAVE_ONEDNN := $(ONEDNN)
 CPPFLAGS += $(if $(filter 1,$(HAVE_CUDNN)),-DCT_HAVE_CUDNN) $(if $(filter 1,$(HAVE_NCCL)),-DCT_HAVE_NCCL)
 ifeq ($(CUDA),1)
   CPPFLAGS += -I$(CUDA_HOME)/include
-  LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcudart -lstdc++ -ldl
+  LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcudart -lstdc++
   CUCC     := $(NVCC) $(CUFLAGS) --extended-lambda -lineinfo -Xcompiler -fopenmp \
               -Xcompiler -fPIC $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
               -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))

@@ -1,9 +1,12 @@
 #include "runtime/signals.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "framework/base/log.h"
@@ -135,7 +138,7 @@ enum { N_FATAL = sizeof(fatal) / sizeof(fatal[0]) };
 
 /* Handlers have no other way to know. */
 static const char *volatile running;
-static bool ours[N_FATAL];
+static bool ours[N_FATAL], by_code;
 static atomic_flag ending = ATOMIC_FLAG_INIT;
 
 static void compose(int k, const siginfo_t *info, ct_plain_text *t)
@@ -163,13 +166,24 @@ static void compose(int k, const siginfo_t *info, ct_plain_text *t)
     }
 }
 
-/* Ends by the signal itself; where that does nothing (process 1 of a container), by the exit code
- * that shells give it. */
+/* MPICH's mpiexec makes the signal's number the job's exit code, so 6 of SIGABRT, which is the
+ * watchdog's. A code of 128 and more it passes on. Cores need the signal. */
+static bool wants_code(void)
+{
+    struct rlimit core;
+
+    return (getenv("HYDI_CONTROL_FD") != NULL) && (getrlimit(RLIMIT_CORE, &core) == 0) &&
+           (core.rlim_cur == 0);
+}
+
+/* Ends by the signal itself; where that does nothing (process 1 of a container), or by_code, by the
+ * exit code that shells give it. */
 static void end_by(int number)
 {
     struct sigaction action;
     sigset_t set;
 
+    if (by_code) _exit(128 + number);
     memset(&action, 0, sizeof(action));
     action.sa_handler = SIG_DFL;
     (void)sigaction(number, &action, NULL);
@@ -197,14 +211,27 @@ static void on_crash(int number, siginfo_t *info, void *context)
     end_by(number);
 }
 
-/* Did a handler stand there before ours? */
+/* UCX, where MPI is linked with it, has handlers before main(), which print a stack in many lines
+ * and nothing of ranks. */
+static bool is_of_ucx(const struct sigaction *a)
+{
+    void *address;
+    Dl_info from;
+
+    memcpy(&address, &a->sa_sigaction, sizeof(address)); /* C has no cast for it */
+    return (dladdr(address, &from) != 0) && (from.dli_fname != NULL) &&
+           (strstr(from.dli_fname, "libucs") != NULL);
+}
+
+/* Did a handler stand there before ours, of a sanitizer, say, or of who calls the library? */
 static bool is_taken(int number)
 {
     struct sigaction old;
 
     if (sigaction(number, NULL, &old) != 0) return true;
-    return (old.sa_flags & SA_SIGINFO) ||
-           ((old.sa_handler != SIG_DFL) && (old.sa_handler != SIG_IGN));
+    if ((old.sa_flags & SA_SIGINFO) == 0)
+        return (old.sa_handler != SIG_DFL) && (old.sa_handler != SIG_IGN);
+    return !is_of_ucx(&old);
 }
 
 void ct_crash_install(void)
@@ -220,6 +247,7 @@ void ct_crash_install(void)
     (void)sigfillset(&action.sa_mask);
     if ((sigaltstack(NULL, &old) == 0) && (old.ss_flags & SS_DISABLE))
         (void)sigaltstack(&alternate, NULL);
+    by_code = wants_code();
     for (int k = 0; k < N_FATAL; k++) {
         if (!again) ours[k] = !is_taken(fatal[k].number);
         if (ours[k]) (void)sigaction(fatal[k].number, &action, NULL);
