@@ -56,8 +56,9 @@ static void fill(buffers *b, const ct_comm *c, int which, bool whole)
     ct_bf16_narrow_all(b->n, b->from, b->from16);
 }
 
-/* By MPI itself, of whole numbers. */
-static void expect(buffers *b, const ct_comm *c, ct_transfer_kind kind, int which)
+/* By MPI itself, of whole numbers. A pipe's thread may be under way: the lock is held across the
+ * wait, since nobody who is waited for needs that thread. */
+static void expect(buffers *b, ct_comm *c, ct_transfer_kind kind, int which)
 {
     int count[MOST_RANKS], at[MOST_RANKS], sum = 0;
 
@@ -66,6 +67,7 @@ static void expect(buffers *b, const ct_comm *c, ct_transfer_kind kind, int whic
         at[r] = sum;
         sum += count[r];
     }
+    ct_comm_lock(c);
     if (kind == CT_TRANSFER_SUM)
         MPI_Allreduce(b->from, b->expected, (int)b->n, MPI_FLOAT, MPI_SUM, c->mpi);
     else if (kind == CT_TRANSFER_GATHER)
@@ -73,6 +75,7 @@ static void expect(buffers *b, const ct_comm *c, ct_transfer_kind kind, int whic
                        c->mpi);
     else
         MPI_Reduce_scatter(b->from, b->expected, count, MPI_FLOAT, MPI_SUM, c->mpi);
+    ct_comm_unlock(c);
 }
 
 static ct_transfer describe(buffers *b, ct_transfer_kind kind, int which, bool bf16)
