@@ -70,6 +70,13 @@ void ct_log_hush(bool hush)
     hushed = hush;
 }
 
+static _Thread_local const char *error_end = "";
+
+void ct_log_end_errors(const char *with)
+{
+    error_end = (with != NULL) ? with : "";
+}
+
 bool ct_log_on(ct_log_level level)
 {
     if (hushed && (level > CT_LOG_ERROR)) return false;
@@ -160,6 +167,7 @@ static void compose(char *text, size_t size, ct_log_level level, const char *fil
                          now.tv_nsec / 1000, (int)getpid(), (base != NULL) ? base + 1 : file, line);
     if (level != CT_LOG_INFO) used += (size_t)snprintf(text + used, size - used, "%s", cfg.who);
     vsnprintf(text + used, size - used - 1, fmt, ap);
+    if (level == CT_LOG_ERROR) strncat(text, error_end, size - strlen(text) - 2);
     strcat(text, "\n");
     *said_p = used;
 }

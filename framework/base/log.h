@@ -25,6 +25,9 @@ void ct_log_set_level(ct_log_level level);
 /** From here on this thread tells nothing but errors: it plans what nobody asked for. false: as
  *  before. */
 void ct_log_hush(bool hush);
+/** What errors of this thread end with from here on, such as why something is tried; NULL: nothing
+ * more. The text is the caller's, and lives until then. */
+void ct_log_end_errors(const char *with);
 /** True where a message of this level would be printed. */
 bool ct_log_on(ct_log_level level);
 void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)

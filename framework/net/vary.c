@@ -235,16 +235,23 @@ static void cut(ct_instance *in, int64_t (*share)(int64_t most))
     }
 }
 
-static ct_status cannot_follow(const ct_pass *pass, int i, ct_status status)
+/* A unit of what follows: its error says why its shapes are other ones. */
+static ct_status follow(ct_pass *pass, int unit, bool tries)
 {
-    int source = ct_pass_impl_of(pass)->vary->layer[i].source;
+    int source = ct_pass_impl_of(pass)->vary->layer[unit].source;
     const ct_layer *from = pass->net->layer[source];
     const ct_shape *s = &pass->instance[source]->top[0]->data.shape;
+    char why[512];
+    ct_status status;
 
-    return CT_LAYER_FAIL(pass->net->layer[i], status,
-                         "it cannot follow layer \"%s\" (%s), which gives another number of "
-                         "samples in each batch, here %lld",
-                         from->name, from->ops->type, (long long)s->dim[axis_of(from, s)]);
+    snprintf(why, sizeof(why),
+             "; it cannot follow layer \"%s\" (%s), which gives another number of samples in each "
+             "batch, here %lld",
+             from->name, from->ops->type, (long long)s->dim[axis_of(from, s)]);
+    ct_log_end_errors(why);
+    status = tries ? try_unit(pass, unit) : reshape_unit(pass, unit);
+    ct_log_end_errors(NULL);
+    return status;
 }
 
 /* share NULL: all of them, as at first. */
@@ -256,15 +263,12 @@ static ct_status try_share(ct_pass *pass, int64_t (*share)(int64_t most))
     for (int i = 0; i < net->n_layer; i++) {
         bool source = is_source(net, i);
         int unit = unit_at(net, i);
-        ct_status status = CT_OK;
 
         if (unit < 0) continue;
         if (all[unit].follows)
-            status = (share != NULL) ? try_unit(pass, unit) : reshape_unit(pass, unit);
+            CT_TRY(follow(pass, unit, share != NULL));
         else if (source)
-            status = ct_pass_reshape_layer(pass, i);
-        if ((status != CT_OK) && all[unit].follows) return cannot_follow(pass, unit, status);
-        CT_TRY(status);
+            CT_TRY(ct_pass_reshape_layer(pass, i));
         if (source && (share != NULL)) cut(pass->instance[i], share);
     }
     return CT_OK;

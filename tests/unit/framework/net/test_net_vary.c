@@ -678,19 +678,17 @@ static void refused(void **state)
     static const struct {
         const char *body, *part;
     } c[] = {
-        { TWO("sum", "Eltwise", "x", "data", "s", ""), "layer \"sum\" (Eltwise): it cannot follow "
-                                                       "layer \"filter\" (Filter)" },
+        { TWO("sum", "Eltwise", "x", "data", "s", ""), "layer \"sum\" (Eltwise): " },
         { FC("f", "x", "f", "2") TWO("loss", "SoftmaxWithLoss", "f", "label", "s", ""),
-          "layer \"loss\" (SoftmaxWithLoss): it cannot follow layer \"filter\"" },
+          "layer \"loss\" (SoftmaxWithLoss): " },
         { LAYER("re", "Reshape", "x", "s", "reshape_param { shape { dim: 7 dim: 108 } }"),
-          "layer \"re\" (Reshape): it cannot follow" },
+          "layer \"re\" (Reshape): " },
         { LAYER("f", "InnerProduct", "x", "s", "inner_product_param { num_output: 2 axis: 0 }"),
-          "layer \"f\" (InnerProduct): it cannot follow" },
-        { LAYER("sc", "Scale", "x", "s", "scale_param { axis: 0 }"),
-          "layer \"sc\" (Scale): it cannot follow" },
+          "layer \"f\" (InnerProduct): " },
+        { LAYER("sc", "Scale", "x", "s", "scale_param { axis: 0 }"), "layer \"sc\" (Scale): " },
         { "layer { name: 'cut' type: 'Slice' bottom: 'x' top: 'a' top: 'b' slice_param { axis: 0 "
           "slice_point: 3 } }",
-          "layer \"cut\" (Slice): it cannot follow" },
+          "layer \"cut\" (Slice): " },
         { LAYER("v", "Reshape", "x", "s", "reshape_param { shape { dim: 0 dim: 12 dim: 9 } }")
               LAYER("w", "Reshape", "y", "cont", "reshape_param { shape { dim: 0 dim: 1 } }")
                   LAYER("t", "Tile", "cont", "tiled", "tile_param { axis: 1 tiles: 12 }")
@@ -702,6 +700,7 @@ static void refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        long n_error = ct_log_n_error();
         test_net t;
         ct_status status;
         const char *log;
@@ -710,6 +709,11 @@ static void refused(void **state)
         status = test_net_create(filtered("", c[i].body, text), &o, &t);
         log = test_log_stop();
         if (strstr(log, c[i].part) == NULL) fail_msg("\"%s\" is not in: %s", c[i].part, log);
+        assert_int_equal(ct_log_n_error() - n_error, 1); /* that line says why, too */
+        if ((i < 6) &&
+            (strstr(log, "; it cannot follow layer \"filter\" (Filter), which gives another number "
+                         "of samples in each batch, here ") == NULL))
+            fail_msg("%s: %s", c[i].part, log);
         assert_true((status == CT_ERR_CONFIG) || (status == CT_ERR_SHAPE));
         test_net_destroy(&t);
     }
