@@ -174,6 +174,7 @@ int main(int argc, char **argv)
     ct_call call = { argc - 1, argv + 1, argv, argc, NULL, NULL };
 
     ct_signals_block();
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* lines stay in order with those of stderr */
     if (argc < 2) {
         ct_help_verbs(stderr);
         return ct_status_exit_code(CT_ERR_CONFIG);

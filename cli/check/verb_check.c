@@ -20,6 +20,8 @@
 #include "runtime/division/planned_shards.h"
 #include "runtime/job_memory.h"
 #include "runtime/memory_plan.h"
+#include "runtime/outer/outer_groups.h"
+#include "topology/discover.h"
 
 /* What a step sends, by the payload of each parameter. */
 typedef struct traffic {
@@ -529,6 +531,24 @@ static ct_status open_parallel(checked *k)
     return ct_parallel_set_batch(k->parallel, k->config.solver);
 }
 
+/* Whether so many ranks are what `topology` makes of them, and make the groups of `outer`. */
+static ct_status check_ranks(const checked *k, int n_rank)
+{
+    const Ct__SolverParameter *s = k->config.solver;
+    ct_topo_text text = { .kind = CT_TOPO_AUTO };
+    ct_topo *topo = NULL;
+    int groups;
+    ct_status status;
+
+    if (s->comm != NULL) CT_TRY(ct_topo_text_parse(s->comm->topology, &text));
+    status = (text.kind == CT_TOPO_SPEC) ? ct_topo_from_string(text.spec, n_rank, &topo)
+                                         : ct_verdict_topo(k->call->options, n_rank, &topo);
+    if ((status == CT_OK) && (s->outer != NULL))
+        status = ct_outer_groups_count(topo, s->outer->groups, &groups);
+    ct_topo_destroy(topo);
+    return status;
+}
+
 /* Ranks share a net that answers requests: nobody trains it. */
 static bool is_of_forward(const ct_options *o)
 {
@@ -560,6 +580,11 @@ ct_status ct_verb_check(ct_call *call)
                           &k.config));
     CT_TRY_GOTO(status, out, open_parallel(&k));
     CT_TRY_GOTO(status, out, ct_exchange_read_config(k.config.solver, &unused));
+    if (k.parallel != NULL)
+        CT_TRY_GOTO(status, out, check_ranks(&k, k.parallel->n_rank));
+    else if ((ct_options_count(call->options, "ranks", -1) >= 0) ||
+             (ct_options_count(call->options, "nodes", -1) >= 0))
+        CT_TRY_GOTO(status, out, check_ranks(&k, (int)k.n_rank));
     if (k.n_rank > 1) CT_TRY_GOTO(status, out, ct_exchange_check_shares(k.config.solver));
     CT_TRY_GOTO(status, out, check_phases(&k, phase));
     if (json != NULL) status = write_json(&k, json);

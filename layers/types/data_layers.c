@@ -420,6 +420,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_data_check_size(l, &shape));
     for (int i = 0; i < l->n_top; i++) ct_blob_set_shape(in->top[i], &shape);
     if (l->n_top > 1) in->top[1]->restarts_first = true;
+    if (l->env->no_data) return CT_OK;
     free(d->values);
     d->values = malloc((size_t)(s->steps * d->columns) * sizeof(*d->values));
     if (d->values == NULL) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for a batch");

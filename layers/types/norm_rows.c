@@ -366,7 +366,7 @@ CT_SIMD_PART void group_as(const ct_norm_rows *r, bool bf16, gradient *g, int ro
         for (int j = 0; wants_dx && (j < rows); j++)
             to[j] = stream ? out[j] : ct_num_to(g[j].dx, bf16, at);
         put_group(r, bf16, g, rows, scaled, wants_dx, wants_weights, at, len, to, part,
-                  part + r->n);
+                  wants_weights ? part + r->n : NULL);
         for (int j = 0; stream && (j < rows); j++) ct_stream_copy(len, out[j], g[j].dx + at);
     }
 }

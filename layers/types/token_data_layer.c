@@ -153,6 +153,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_data_check_size(l, &shape));
     for (int i = 0; i < l->n_top; i++) ct_blob_set_shape(in->top[i], &shape);
     in->top[TOKENS]->ids = (s->vocabulary > 0) ? s->vocabulary : s->n_id;
+    if (l->env->no_data) return CT_OK;
     free(d->token);
     free(d->values);
     d->token = malloc((size_t)(s->seq_len + 1) * sizeof(*d->token));

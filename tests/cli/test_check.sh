@@ -58,6 +58,9 @@ for what in state weights; do
     refused outer_$what "outer and memory . $what: FILE . do not go together" --set=memory.$what=FILE --set=outer.groups=2
 done
 refused outer_verified 'outer and verify_memory do not go together' --set=outer.groups=2 --set=verify_memory=true
+refused groups 'outer.groups is 3, but 2 ranks make no such groups' --set=outer.groups=3
+refused topology 'topology "2x2": 2 nodes of 2 ranks, but 2 ranks run' --set=comm.topology=2x2
+runs any_ranks 0 'phase TRAIN' "$CORTADO" check --solver=of.prototxt --data_shape=3,8,8 --set=comm.topology=2x2 --set=outer.groups=3
 echo 'ranks: 2 global_batch: 2 stage { first: "ip" last: "loss" rank: 0 rank: 1 }' >two.plan
 refused divided_outer 'outer and --parallel do not go together' --parallel=two.plan --set=outer.groups=2
 refused divided_points 'type "OptEx" and --parallel do not go together' --parallel=two.plan --set=type=OptEx
