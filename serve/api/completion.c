@@ -128,7 +128,7 @@ static bool take_stream(ct_transaction *x)
 {
     static const char *const known[] = { "include_usage", "include_obfuscation", NULL };
     ct_completions *a = x->completions;
-    const json_t *options = ct_fields_get(x, "stream_options");
+    const json_t *options = ct_fields_get(x, "stream_options"), *usage;
 
     if (!ct_fields_flag(x, "stream", &a->stream)) return false;
     if (options == NULL) return true;
@@ -138,8 +138,12 @@ static bool take_stream(ct_transaction *x)
         return false;
     }
     if (!ct_transaction_check_members(x, options, "stream_options.", known)) return false;
-    a->include_usage = json_is_true(json_object_get(options, "include_usage"));
-    return true;
+    usage = json_object_get(options, "include_usage");
+    a->include_usage = json_is_true(usage);
+    if ((usage == NULL) || json_is_boolean(usage) || json_is_null(usage)) return true;
+    ct_transaction_fail(x, 400, "stream_options", "wrong_type",
+                        "stream_options.include_usage is neither true nor false");
+    return false;
 }
 
 /* /v1/completions: how many alternatives; chats: whether, and how many beside. */

@@ -21,7 +21,7 @@ typedef enum { CT_GOES_ON, CT_AT_STOP, CT_AT_LENGTH } ct_finish;
 typedef struct ct_made_token {
     ct_scored_id own, top[CT_COMPLETION_TOP];
     int n_top;
-    int64_t offset; /* characters of the text in front of it */
+    int64_t offset; /* bytes of the text in front of it */
 } ct_made_token;
 
 /** One prompt and what follows it. */

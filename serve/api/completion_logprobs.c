@@ -39,6 +39,22 @@ static void add_logprob(ct_json_writer *w, const char *key, const ct_scored_id *
         ct_json_add_made(w, key, "-9999.0"); /* OpenAI's word for none */
 }
 
+/* Where tokens begin, in characters of the text as JSON has it: a byte that is no UTF-8 is one. */
+static void add_offsets(const ct_choice *c, int64_t from, int64_t end, ct_json_writer *w)
+{
+    const uint8_t *text = (const uint8_t *)((c->text.length > 0) ? c->text.text : "");
+    const uint8_t *p = text, *stop = text + c->text.length;
+    int64_t n = 0;
+
+    ct_json_begin_list(w, "text_offset");
+    for (int64_t i = from; i < end; i++) {
+        for (int length; (p < stop) && (p - text < c->token[i].offset); p += length, n++)
+            (void)ct_utf8_read(p, stop, &length);
+        ct_json_add_integer(w, NULL, n);
+    }
+    ct_json_end(w);
+}
+
 /* Tokens [from, to) in the form of /v1/completions. */
 static void add_logprobs(const ct_choice *c, int64_t from, int64_t end, ct_json_writer *w)
 {
@@ -64,9 +80,7 @@ static void add_logprobs(const ct_choice *c, int64_t from, int64_t end, ct_json_
         ct_json_end(w);
     }
     ct_json_end(w);
-    ct_json_begin_list(w, "text_offset");
-    for (int64_t i = from; i < end; i++) ct_json_add_integer(w, NULL, c->token[i].offset);
-    ct_json_end(w);
+    add_offsets(c, from, end, w);
     ct_json_end(w);
     w->to->failed = w->to->failed || name.failed;
     ct_text_destroy(&name);

@@ -50,15 +50,6 @@ static void add_token_text(ct_choice *c, const ct_work *w)
     (void)ct_tokenizer_decode(t, w->ids.id + first, w->ids.n - first, &c->text);
 }
 
-/* Bytes that do not go on with a character. */
-static int64_t count_characters(const ct_text *t)
-{
-    int64_t n = 0;
-
-    for (size_t i = 0; i < t->length; i++) n += (((unsigned char)t->text[i] & 0xc0) != 0x80);
-    return n;
-}
-
 static void note_scores(ct_choice *c, int replica, int32_t id, const float *score)
 {
     const ct_completions *a = c->all;
@@ -67,7 +58,7 @@ static void note_scores(ct_choice *c, int replica, int32_t id, const float *scor
     if (!a->logprobs) return;
     t = &c->token[c->n_made];
     t->own.id = id;
-    t->offset = count_characters(&c->text);
+    t->offset = (int64_t)c->text.length;
     t->own.logprob = ct_sampler_logprobs(ct_transaction_sampler(a->x, replica), score, id,
                                          (int)a->n_top, t->top, &t->n_top);
 }

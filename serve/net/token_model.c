@@ -40,19 +40,21 @@ typedef struct growing {
 
 /* ---- texts */
 
-/* On one thread: a request's text is short, and the others have the net. */
+/* On one thread: a request's text is short, and the others have the net. A text that goes on does
+ * not end with [SEP], so nothing is put around it. */
 static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
 {
     const ct_token_model *m = ctx;
     int threads = omp_get_max_threads();
+    bool around = (m->before >= 0) && (m->served.most_context == 0);
     ct_status status;
 
-    if (m->before >= 0) CT_TRY(ct_ids_add(ids, &m->before, 1));
+    if (around) CT_TRY(ct_ids_add(ids, &m->before, 1));
     omp_set_num_threads(1);
     status = ct_tokenizer_encode(m->tokenizer, text, n, false, "the text", ids);
     omp_set_num_threads(threads);
     CT_TRY(status);
-    return (m->after >= 0) ? ct_ids_add(ids, &m->after, 1) : CT_OK;
+    return around ? ct_ids_add(ids, &m->after, 1) : CT_OK;
 }
 
 /* ---- passes */

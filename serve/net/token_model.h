@@ -18,7 +18,8 @@
 typedef struct ct_token_model ct_token_model;
 
 /** The net and the tokenizer (NULL: clients send ids) are borrowed. The net must have all ids of
- * the tokenizer. One with [CLS] and [SEP] has them put around a text. CT_ERR_NOMEM. */
+ * the tokenizer. One with [CLS] and [SEP] has them put around a text that does not go on.
+ * CT_ERR_NOMEM. */
 ct_status ct_token_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
                                 ct_token_model **m_p);
 /** Before it answers: texts go on by n tokens that another rank's tokenizer has. Where the net does

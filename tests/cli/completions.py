@@ -102,6 +102,12 @@ def streams():
     assert len({e["id"] for e in some}) == 1
 
 
+def words(expected):
+    """A tokenizer with [CLS] and [SEP]: they are not put around a text that goes on."""
+    r = complete(prompt="W1 w2", max_tokens=5, temperature=0)
+    assert (r["choices"][0]["text"], r["usage"]["prompt_tokens"]) == (expected, 2), (r, expected)
+
+
 def draws():
     one = [complete(prompt="T", max_tokens=30, temperature=1.5, seed=s)["choices"][0]["text"] for s in (1, 1, 2)]
     assert one[0] == one[1] != one[2], one
@@ -131,6 +137,15 @@ def logprobs():
     parts = events(prompt="The quick", max_tokens=8, temperature=0, logprobs=3)
     tokens = sum((p["choices"][0]["logprobs"]["tokens"] for p in parts), [])
     assert tokens == l["tokens"], tokens
+    # bytes that are no UTF-8 are a character each
+    for seed in range(100):
+        c = complete(prompt=[200], max_tokens=12, temperature=2, seed=seed, logprobs=0)["choices"][0]
+        end = next((i for i, t in enumerate(c["logprobs"]["tokens"]) if re.match(r"bytes:\\x[89ab]", t)), 11)
+        if end < 11 and all(len(t) == 1 and t < "\x80" for t in c["logprobs"]["tokens"][:end]):
+            break
+    else:
+        assert False, "no byte that goes on with no character"
+    assert c["logprobs"]["text_offset"][:end + 2] == list(range(end + 2)), (c["text"], c["logprobs"])
 
 
 def prefix():
@@ -152,7 +167,8 @@ def refused():
             (400, "stop", {"prompt": "x", "stop": ["a", "b", "c", "d", "e"]}), (400, "stop", {"prompt": "x", "stop": ""}),
             (400, "stop", {"prompt": "x", "stop": "x" * 1001}),
             (400, "echo", {"prompt": "x", "echo": True}), (400, "logprobs", {"prompt": "x", "logprobs": 21}),
-            (400, "stream_options", {"prompt": "x", "stream_options": {}}), (400, "seed", {"prompt": "x", "seed": "a"}),
+            (400, "stream_options", {"prompt": "x", "stream_options": {}}),
+            (400, "stream_options", {"prompt": "x", "stream": True, "stream_options": {"include_usage": 1}}), (400, "seed", {"prompt": "x", "seed": "a"}),
             (400, "presence_penalty", {"prompt": "x", "presence_penalty": 1}), (400, "tempersture", {"prompt": "x", "tempersture": 1}),
             (400, "logit_bias", {"prompt": "x", "logit_bias": {"5": 1}})]:
         got, reply = ask("/v1/completions", body)

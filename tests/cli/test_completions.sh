@@ -65,5 +65,19 @@ start none --tokenizer=tokenizer.json --chat_template=NONE
 asks no_chat
 stop none
 
+# a tokenizer of BERT's kind
+python3 - >words.json <<'END'
+import json
+vocab = ["[UNK]", "[CLS]", "[SEP]"] + ["w%d" % i for i in range(256)]
+print(json.dumps({"version": "1.0", "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+                  "added_tokens": [{"id": i, "content": vocab[i], "special": True} for i in range(3)],
+                  "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                            "max_input_chars_per_word": 100, "vocab": {w: i for i, w in enumerate(vocab)}}}))
+END
+"$CORTADO" generate $all --tokenizer=words.json --prompt='W1 w2' --max_tokens=5 --log=error >said.words || not_ok generate_words "failed"
+start words --tokenizer=words.json
+asks words "$(cat said.words)"
+stop words
+
 runs bad_template 2 'chat_template=JINJA: expected CHATML, LLAMA3, ZEPHYR or NONE' "$CORTADO" serve $all --chat_template=JINJA
 finish
