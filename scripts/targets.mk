@@ -166,17 +166,17 @@ bench: $(B)/cortado $(BENCH_BIN)
 FUZZ := $(sort $(wildcard tests/fuzz/fuzz_$(T)*.c))
 FUZZ_SECONDS ?= 60
 FUZZ_MAKE = $(MAKE) --no-print-directory HARDEN=0 CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" SAN= LDFLAGS="-Wl,--no-as-needed -lgomp"
-# What reads no file is compiled for them as it comes: with what sanitizers ask and fuzzers count the tiles of
-# convolutions alone took a quarter of an hour.
+# What reads no file and is no layer is compiled for them as it comes: with what sanitizers ask and fuzzers count
+# the tiles of convolutions alone took a quarter of an hour.
 ifneq ($(FUZZING),)
-  $(foreach f,$(filter-out %/engine_plan.c,$(shell find layers comm runtime serve/net serve/http serve/ranks serve/schedule \
-      framework/math framework/net framework/solver framework/tensor framework/exchange framework/report -name '*.c')),\
+  $(foreach f,$(filter-out %/engine_plan.c,$(shell find layers/engine comm runtime serve/net serve/http serve/ranks serve/schedule \
+      framework/math framework/solver framework/exchange framework/report -name '*.c')),\
       $(eval FLAGS_$(f:.c=) += -O0 -g0 $(if $(filter cover,$(FUZZING)),-fno-profile-instr-generate -fno-coverage-mapping,-fno-sanitize=all)))
 endif
 .PHONY: fuzz-programs
 fuzz-programs:
 	+$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; $(FUZZ_MAKE) FUZZING=1 B=build/fuzz/obj \
-	    CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" \
+	    CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow" \
 	    $(FUZZ:tests/fuzz/%.c=build/fuzz/obj/%)
 fuzz: fuzz-programs
 	$(Q)command -v clang >/dev/null || exit 0; rm -f build/fuzz/last.jsonl; \
