@@ -60,9 +60,9 @@ void ct_layer_view_last(const ct_blob *b, ct_view *view_p);
 bool ct_layer_takes_block(const ct_blob *b);
 /** Whether b is in plain order, f32 or bf16: rows of numbers. */
 bool ct_layer_takes_rows(const ct_blob *b);
-/** Layers that take such blocks; whose every bottom may be such rows, all of one dtype; that go
- * element by element, in any order in f32, and over such rows; over any dtype in any order,
- * channels last, too. */
+/** Of layers, in this order: those that take such blocks; those whose every bottom may be such
+ * rows, all of one dtype; those that go element by element, in any order in f32, and over such
+ * rows; those that go over any dtype in any order, channels last, too. */
 extern const ct_layout_ops ct_layout_blocks, ct_layout_rows, ct_layout_each, ct_layout_all;
 /** Whether a maker of rows of tokens had better make bf16 numbers: precision, place and readers. */
 bool ct_layer_makes_tokens(const ct_layer *l, const ct_instance *in);

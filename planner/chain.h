@@ -2,9 +2,9 @@
  * backward.
  *
  * A chain is a net cut where one value is alive: block l reads what block l - 1 made. A block has
- * several strategies. What it makes for backward is kept, or the block belongs to a segment: of a
- * segment only the input of its first block is kept, and backward makes the rest again, once, when
- * it comes to the segment. Both are chosen together, exactly, under a limit of memory.
+ * several strategies. What it makes for backward is kept, or the block belongs to a segment. Of a
+ * segment only the input of its first block is kept. Backward makes the rest again, once, when it
+ * comes to the segment. Both are chosen together, exactly, under a limit of memory.
  *
  * Sizes are whole numbers of slots. Of a choice, with k micro-batches in flight,
  *

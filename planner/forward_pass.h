@@ -38,9 +38,9 @@ typedef struct ct_forward_times {
     double exposed_s; /* that computing waits for them: all - compute     */
 } ct_forward_times;
 
-/** The list of a file on a machine: a layer takes its operations or its bytes at the machine's
- * limits, whichever is longer. file: bound, of one stage with one replica; s: of the net of phase
- * TEST with `options`; m: the machine of the file's ranks. The caller destroys it, also after
+/** The list of a file on a machine. A layer takes its operations or its bytes at the machine's
+ * limits, whichever is longer. file: bound, of one stage with one replica. s: of the net of phase
+ * TEST with `options`. m: the machine of the file's ranks. The caller destroys it, also after
  * errors. CT_ERR_CONFIG. */
 ct_status ct_forward_pass_make(const ct_parallel *file, const ct_sharded_net *s,
                                const ct_net_options *options, const ct_job_machine *m,

@@ -13,8 +13,8 @@
 #include "planner/job_plan.h"
 #include "planner/rank_memory.h"
 
-/** Fits a plan to the byte: of each stage and kind of replicas the first rank of one, which has the
- *  most where parts are uneven, counts. p->fits says whether it does; its step is simulated anew
+/** Fits a plan to the byte. Of each stage and kind of replicas the first rank of one counts, which
+ *  has the most where parts are uneven. p->fits says whether it does. Its step is simulated anew
  *  where it changed. keep: nothing is chosen anew. options: of the net, as ct_job_net_make() had
  *  them. */
 ct_status ct_job_plan_fit(ct_job_space *s, const ct_net_options *options, ct_job_plan *p,

@@ -5,10 +5,10 @@
  * along it: tensor first, then replicas, then stages (ct_job_layout). A node's ranks share its
  * operations, its memory, the traffic of its memory and its link into the network alike.
  *
- * A byte's seconds on a link are those of its slowest part: of what one pair gets, of the cards of
- * both nodes with all streams that leave and enter them, and of the links of switches above. Where
- * all nodes send at a time (a cut between stages) those links are shared by all nodes below; in a
- * ring only the nodes at the ends of a switch send through it.
+ * A byte's seconds on a link are those of its slowest part. The parts are what one pair gets, the
+ * cards of both nodes with all streams that leave and enter them, and the links of switches above.
+ * Where all nodes send at a time (a cut between stages) those links are shared by all nodes below;
+ * in a ring only the nodes at the ends of a switch send through it.
  */
 #ifndef CT_JOB_MACHINE_H
 #define CT_JOB_MACHINE_H

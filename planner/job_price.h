@@ -64,8 +64,8 @@ void ct_job_prices_destroy(ct_job_prices *p); /* zeroed ones too */
 
 /** Bytes that a rank of a group may take; 0: any. -1: of the group that has least room. */
 double ct_job_prices_limit(const ct_job_prices *g, int group);
-/** The part of a tied table that blocks first … end - 1 have beside their weights: it is counted by
- *  the first of its two blocks, and where that is of another stage by the last one, which goes
+/** The part of a tied table that blocks first … end - 1 have beside their weights. The first of its
+ *  two blocks counts it. Where that is of another stage the last one does, which goes
  *  `way_last`. */
 double ct_job_prices_tied(const ct_job_prices *g, int first, int end, int way_last);
 

@@ -1,11 +1,11 @@
 /** @file job_search.h  The best plan of a net over the ranks of a job.
  *
- * Every tensor degree that divides the ranks (and lies on one node, or on whole ones), every number
- * of stages that divides what is left, every number of micro-batches that divides the batch, every
- * order of the nodes' classes, every way that a tied table may go. For each the stages are cut
- * exactly (stage_cuts.h), a stage's time and memory being those of its chain (job_stage.h). The
- * best by that estimate are simulated and ranked by it. Configurations whose bound is above those
- * are not cut.
+ * It tries every tensor degree that divides the ranks (and lies on one node, or on whole ones), and
+ * every number of stages that divides what is left. It tries every number of micro-batches that
+ * divides the batch, every order of the nodes' classes, and every way that a tied table may go. For
+ * each the stages are cut exactly (stage_cuts.h), a stage's time and memory being those of its
+ * chain (job_stage.h). The best by that estimate are simulated and ranked by it. Configurations
+ * whose bound is above those are not cut.
  */
 #ifndef CT_JOB_SEARCH_H
 #define CT_JOB_SEARCH_H

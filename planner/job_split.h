@@ -2,10 +2,10 @@
  * what that takes.
  *
  * A block goes one of four ways: every layer BATCH; every layer REPLICATE; or split, products
- * OUTPUT and INPUT in turns, beginning with one or the other, with what follows them (heads of an
- * Attention, the vocabulary of an Embed, the classes of a loss). How values then lie and where they
- * are turned is what sharding.h says of a file with these ways: files are made in which all blocks
- * go one way, and in which neighbours go any two ways.
+ * OUTPUT and INPUT in turns, beginning with one or the other. What follows the products goes with
+ * them (heads of an Attention, the vocabulary of an Embed, the classes of a loss). How values then
+ * lie and where they are turned is what sharding.h says of a file with these ways. Files are made
+ * in which all blocks go one way, and in which neighbours go any two ways.
  */
 #ifndef CT_JOB_SPLIT_H
 #define CT_JOB_SPLIT_H

@@ -5,15 +5,15 @@
  *
  *     step = sum of e_s + 2 sum of c + (m - 1) max (e_s + c_in + c_out) + max of the stages' data_s
  *
- * over all partitions is found: e_s is the sum of a stage's times for one micro-batch, c what a cut
- * takes each way, m micro-batches run one after the other (1F1B), and data_s is what a stage's
+ * over all partitions is found. e_s is the sum of a stage's times for one micro-batch, and c what a
+ * cut takes each way. m micro-batches run one after the other (1F1B), and data_s is what a stage's
  * gradients take at the end.
  *
  * The method: pairs of (slowest stage, most data) are cut into cells. In each cell the least sum of
  * partitions within its upper bounds is found, which gives a partition to beat, and with the lower
  * bounds a time that none of the cell comes below. Cells that cannot beat the best go, and what is
  * left is cut again, a few times. Then, from the first layer on, each (stage, layer) gets the
- * partitions so far that no other one beats in all of (sum, slowest, data), but for those that
+ * partitions so far that no other one beats in all of (sum, slowest, data). Left out are those that
  * cannot come below the best by the cells' least sums of what follows.
  *
  * A cell takes at most stages x layers^2 / 2 steps, and all have at most 4 x 64 of them. Memory is

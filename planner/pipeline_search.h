@@ -1,12 +1,12 @@
 /** @file pipeline_search.h  The best of all ways to cut ranks into stages, replicas and tensor
  *  groups.
  *
- * Every tensor degree that divides a node's ranks, every number of replicas and stages that make up
- * the ranks, every micro-batch that divides a replica's samples, and every order of the nodes'
- * classes; for each the best cuts by the estimate, exactly (partition.h). The best by the estimate
- * are then ranked by simulation (pipeline_cost.h). The cuts are sought without the memory's limit,
- * and where two tied layers share a stage of several, as if both were summed; a plan that does not
- * fit is dropped.
+ * It tries every tensor degree that divides a node's ranks, and every number of replicas and stages
+ * that make up the ranks. It tries every micro-batch that divides a replica's samples, and every
+ * order of the nodes' classes. For each it takes the best cuts by the estimate, exactly
+ * (partition.h). The best by the estimate are then ranked by simulation (pipeline_cost.h). The cuts
+ * are sought without the memory's limit, and where two tied layers share a stage of several, as if
+ * both were summed; a plan that does not fit is dropped.
  */
 #ifndef CT_PIPELINE_SEARCH_H
 #define CT_PIPELINE_SEARCH_H

@@ -1,7 +1,7 @@
 /** @file rank_net.h  The net that a rank runs under a parallel file, as a message.
  *
  * Of the whole net it has the layers of the rank's stage, each narrowed to the rank's part
- * (LayerParameter.part), and between them what the ranks send each other as layers of their own
+ * (LayerParameter.part). Between them stands what the ranks send each other, as layers of their own
  * (layers/types/added_layers.c): conversions within a tensor group, Send and Receive at cuts.
  *
  * Values cross a cut by samples: each rank of the maker's stage sends every rank of the reader's

@@ -1,6 +1,6 @@
-/** @file sharding.h  How the ranks of a replica share a net's values: which layers may be split in
- *  which way, how each value lies on the ranks by that, and where it must be turned into another
- *  form.
+/** @file sharding.h  How the ranks of a replica share a net's values. It says which layers may be
+ *  split in which way, how each value lies on the ranks by that, and where it must be turned into
+ *  another form.
  */
 #ifndef CT_SHARDING_H
 #define CT_SHARDING_H

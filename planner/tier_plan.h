@@ -15,11 +15,11 @@
  * is left over at the end of a tier is less than a chunk, and is not used.
  *
  * The weights of a chunk that lies elsewhere come for the visits of the net's lists that read them,
- * to places on the GPU: as many as a visit reads, or a block from where it is made again to where
- * its gradients are made. Loads are those of the plan that needs the fewest (chunk_plan.h), and of
- * chunks in those places at the end of a step, which the update changed elsewhere. Of n chunks that
- * a chain reads forward and backward, with D of them on the GPU and S places, this is
- * 2 (n - D - S) + S. Gradients go the other way.
+ * to places on the GPU. As many come as a visit reads, or a block reads from where it is made again
+ * to where its gradients are made. Loads are those of the plan that needs the fewest
+ * (chunk_plan.h), and of chunks in those places at the end of a step, which the update changed
+ * elsewhere. Of n chunks that a chain reads forward and backward, with D of them on the GPU and S
+ * places, this is 2 (n - D - S) + S. Gradients go the other way.
  */
 #ifndef CT_PLANNER_TIER_PLAN_H
 #define CT_PLANNER_TIER_PLAN_H

@@ -1,7 +1,7 @@
 /** @file compute.h  What a rank computes with: its threads, and the kernels of OpenBLAS.
  *
  * OMP_NUM_THREADS is respected. Without it, each core of the affinity masks is divided among the
- * ranks of the node that may run on it, so two ranks on a node of 32 cores get 16 threads each,
+ * ranks of the node that may run on it. So two ranks on a node of 32 cores get 16 threads each,
  * whether the launcher bound them or not.
  */
 #ifndef CT_COMPUTE_H
@@ -34,10 +34,10 @@ void ct_threads_release(void);
 
 /* ---- OpenBLAS runs the kernels that the CPU deserves
  *
- * OpenBLAS chooses its kernels when the library loads, from the CPU's model number; a version older
+ * OpenBLAS chooses its kernels when the library loads, from the CPU's model number. A version older
  * than the CPU may fall back to SSE3 kernels, which are five times slower (0.3.21 of Debian 12 on
- * Xeons of 2023). The cure is OPENBLAS_CORETYPE in the environment, before the program starts:
- * so the program sets it and executes itself again, once.
+ * Xeons of 2023). The cure is OPENBLAS_CORETYPE in the environment, before the program starts: so
+ * the program sets it and executes itself again, once.
  */
 
 /** Called first in main. Where the user has OpenMP bind threads (OMP_PROC_BIND, OMP_PLACES), it has

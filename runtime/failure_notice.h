@@ -22,8 +22,8 @@ void ct_failure_notice_close(ct_failure_notice *n); /* NULL allowed */
 /** Fits ct_comm_listen(), with the notice as ctx: the status that another rank met, logged with its
  *  words, or CT_OK. */
 ct_status ct_failure_notice_poll(void *ctx);
-/** The end of what all ranks were asked for: where any failed all do, with one status and, if they
- *  have nothing to say themselves, the words of the first that has. *torn_p: they failed at
+/** The end of what all ranks were asked for. Where any failed all do, with one status. Those that
+ *  have nothing to say themselves say the words of the first that has. *torn_p: they failed at
  *  different places, so what was under way between them is lost. n NULL: one rank. Collective. */
 ct_status ct_failure_notice_agree(ct_failure_notice *n, ct_status mine, bool *torn_p);
 

@@ -53,9 +53,9 @@ double ct_memory_mib(int64_t bytes);
 void ct_memory_plan_limit(ct_memory_plan *p, int n);
 /** Bytes of the limit that nets and states may take: ct_solver_options.memory_limit. */
 double ct_memory_plan_room(const ct_memory_plan *p);
-/** Adds to t, which has the net's own, what a rank's storages take, of files their rings: weights
- *  that come and go, sums that are kept, states. length: floats of them that it has, of weights
- *  `visiting`; shards: others have the rest. iter_size: micro-batches of a step. */
+/** Adds to t, which has the net's own, what a rank's storages take, and of files their rings. They
+ *  are of weights that come and go, sums that are kept, and states. length: floats of them that it
+ *  has, of weights `visiting`. shards: others have the rest. iter_size: micro-batches of a step. */
 ct_status ct_memory_plan_add_storages(const Ct__SolverParameter *p, const ct_net *net,
                                       int64_t length, int64_t visiting, bool shards, int iter_size,
                                       ct_memory_tiers *t);
@@ -74,7 +74,7 @@ void ct_memory_nets_close(ct_memory_nets *n);
  * `recompute` that is AUTO, and `zero` that is not given. */
 
 /** Sets what is open in `param`, which is options->param, and fills t with its plan. What fits as
- * it stands is taken without a look at others; else the log says what was chosen, and why.
+ * it stands is taken without a look at others. Else the log says what was chosen, and why.
  * snapshot_async becomes false where the limit has no room for its copy, which is said.
  * CT_ERR_CONFIG where limit_mb is set and nothing fits: says what the least is, and what to change.
  */

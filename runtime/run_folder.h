@@ -43,9 +43,9 @@ void ct_run_folder_close(ct_run_folder *f, bool begun);
 ct_status ct_run_folder_weights(const char *folder, char **file_p);
 
 /** For verbs that use a run: gives --weights the best weights of the folder of --run, or the newest
- *  where the run kept none as such, the average where there is one, and --model the file `net`
- * there, where the command line names others that counts. Nothing where --run was not given.
- * Collective. CT_ERR_IO, logged: no run, no snapshot.
+ *  where the run kept none as such, the average where there is one. Gives --model the file `net`
+ *  there. Where the command line names others, those count. Nothing where --run was not given.
+ *  Collective. CT_ERR_IO, logged: no run, no snapshot.
  */
 ct_status ct_run_folder_take(ct_call *call, const char *net);
 

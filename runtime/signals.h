@@ -42,8 +42,8 @@ bool ct_signals_take_dump(void);
 
 /* ---- One line and an end, where the process crashes.
  *
- * SEGV, BUS, FPE, ILL and ABRT write rank, signal, cause and what ran, then end the process by the
- * signal's default action, so that the launcher ends the job and cores are dumped where wanted.
+ * SEGV, BUS, FPE, ILL and ABRT write rank, signal, cause and what ran. Then they end the process by
+ * the signal's default action, so that the launcher ends the job and cores are dumped where wanted.
  * MPI libraries have handlers of their own. Open MPI's asks for memory, so it waits for ever where
  * malloc() itself found its heap damaged. A library puts its handler only where there is none, so
  * ours come before MPI_Init; they come again after it, for one that does not look.

@@ -21,8 +21,9 @@
 typedef struct ct_team_wait ct_team_wait;
 
 /** Begins to look, for a team of n_thread on n_core cores. *t_p is NULL, and nothing is done, where
- *  the team is one thread, the environment says how to wait (OMP_WAIT_POLICY, GOMP_SPINCOUNT), the
- *  kernel does not count waits, or OpenMP is not gcc's. CT_ERR_NOMEM, logged. Not collective. */
+ *  the team is one thread, or the environment says how to wait (OMP_WAIT_POLICY, GOMP_SPINCOUNT).
+ *  Likewise where the kernel does not count waits, or OpenMP is not gcc's. CT_ERR_NOMEM, logged.
+ *  Not collective. */
 ct_status ct_team_wait_start(int n_thread, int n_core, ct_team_wait **t_p);
 /** Ends looking, and the team beside. NULL allowed. */
 void ct_team_wait_stop(ct_team_wait *t);
@@ -30,8 +31,8 @@ void ct_team_wait_stop(ct_team_wait *t);
 /* ---- its parts, for tests */
 
 /** Whether waits are to be short from now on. share: of the last second, the part in which a thread
- *  of the team waited for a core; looks: how long it has been low, kept by the caller from look to
- *  look, at first 0; is_short: whether waits are short now. */
+ *  of the team waited for a core. looks: how long it has been low, kept by the caller from look to
+ *  look, at first 0. is_short: whether waits are short now. */
 bool ct_team_wait_decide(double share, bool is_short, int *looks);
 /** Makes waits short, or as they were; what the thread above does. It returns once they are.
  *  CT_ERR_NOMEM, logged: no thread could be made; waits stay as they are. */

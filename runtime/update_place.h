@@ -1,5 +1,6 @@
-/** @file update_place.h  Where updates are made of states that lie in host memory: on the device,
- *  to which the states go and from which they come back, or on the host, to which gradients come.
+/** @file update_place.h  Where updates are made of states that lie in host memory. It is on the
+ *  device, to which the states go and from which they come back, or on the host, to which gradients
+ *  come.
  */
 #ifndef CT_UPDATE_PLACE_H
 #define CT_UPDATE_PLACE_H
@@ -20,9 +21,9 @@ extern const ct_host_link ct_host_link_assumed;
 ct_status ct_host_link_measure(const ct_device *dev, ct_host_link *link_p);
 
 /** Modelled seconds that an update of a parameter of four bytes takes, whose rule has n_state
- *  states: the slower one of what crosses the link, both ways at once, and of what it moves in host
- *  memory. On the device states go up and come down, each by pinned memory: 24 n_state bytes there.
- *  On the host gradients come down and weights go up: 28 + 8 n_state bytes. */
+ *  states. It is the slower one of what crosses the link, both ways at once, and of what it moves
+ *  in host memory. On the device states go up and come down, each by pinned memory: 24 n_state
+ *  bytes there. On the host gradients come down and weights go up: 28 + 8 n_state bytes. */
 double ct_update_on_device_s(const ct_host_link *l, int n_state);
 double ct_update_on_host_s(const ct_host_link *l, int n_state);
 

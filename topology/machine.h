@@ -3,7 +3,7 @@
  *
  * A vertex of level l joins vertices of level l - 1; the members of level 0 are ranks. Innermost
  * first; the last level has one vertex, the machine. A machine comes from a file or a ready name,
- * from a spec such as "4sn x 256n x 1", or from what a job finds out about itself (discover.h);
+ * from a spec such as "4sn x 256n x 1", or from what a job finds out about itself (discover.h).
  * topo.h places ranks on it. docs/topology.md is the reference of the file.
  */
 #ifndef CT_MACHINE_H
@@ -35,8 +35,8 @@ typedef struct ct_level {
     double bandwidth; /* bytes/s that one such pair gets alone */
     double uplink;    /* bytes/s of the link from ONE member up into the vertex: all of a member's
                          traffic to its siblings and beyond shares it. 0: all that the member's own
-                         members inject; -k: that over k; ct_machine_fill_uplinks() makes it a
-                         figure, at the latest when ranks are placed                               */
+                         members inject; -k: that over k. ct_machine_fill_uplinks() makes it a
+                         figure, at the latest when ranks are placed */
     bool pairwise;    /* members are joined pairwise (groups of a dragonfly): a pair of members has
                          uplink / (members - 1)                                                    */
     ct_torus torus; /* of the level after the node: its nodes stand on one. `bandwidth` is that of a
@@ -53,9 +53,9 @@ typedef struct ct_level {
 } ct_level;
 
 /** What a step of a collective with messages of this many bytes takes ranks that meet on the level
- * and have it to themselves, as a fit measured it: half of a step whose receivers add and of the
- * step back that puts the sums in place. Between two measured times a straight line, beyond them
- * the bandwidth; without any, latency and bandwidth, and nothing for the additions. */
+ * and have it to themselves, as a fit measured it. It is half of a step whose receivers add and of
+ * the step back that puts the sums in place. Between two measured times a straight line, beyond
+ * them the bandwidth; without any, latency and bandwidth, and nothing for the additions. */
 double ct_level_message_s(const ct_level *l, ct_pattern pattern, double bytes);
 
 /** Sums of a buffer of S bytes in the memory that a node's ranks share take
@@ -72,7 +72,7 @@ typedef struct ct_shared_memory {
 } ct_shared_memory;
 
 /** MPI's own allreduce where switches add up what passes through them. A buffer of S bytes in n
- *  pieces of up to max_bytes, one after the other, takes n latency_s + S / bandwidth: each rank
+ *  pieces of up to max_bytes, one after the other, takes n latency_s + S / bandwidth. Each rank
  *  sends it up the tree of switches once and gets it back once, while both stream. SHARP's figures
  *  in docs/topology.md. */
 typedef struct ct_in_network {
@@ -184,8 +184,8 @@ ct_codec_speed ct_coding_estimate(double memory);
 ct_codec_speed ct_codec_speed_at(ct_codec_speed s, double speed);
 /** Guesses for a level of this name, `above` levels above the node (below it: negative). */
 void ct_level_guess(const char *name, int above, ct_level *level_p);
-/** Makes figures of the uplinks that are 0 or below, where sizes allow: what a rank or a node
- *  injects is the level's bandwidth, a larger member injects what its members do, over the
+/** Makes figures of the uplinks that are 0 or below, where sizes allow. What a rank or a node
+ *  injects is the level's bandwidth. A larger member injects what its members do, over the
  *  oversubscription. n_member[l]: stands in for an open size of level l; NULL: such stay as they
  *  are. */
 void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member);
@@ -196,8 +196,8 @@ int64_t ct_machine_n_node(const ct_machine *m);
 /** The class of a node: an index into node_class; -1 where all nodes are alike. Nodes are numbered
  *  from 0, in the order of the names where it has any. */
 int ct_machine_node_class(const ct_machine *m, int64_t node);
-/** Makes classes of a machine's nodes from how fast each computes (any unit): nodes within 10 % of
- *  the slowest of a class are of that class, and its speed is their mean, over that of the slowest
+/** Makes classes of a machine's nodes from how fast each computes (any unit). Nodes within 10 % of
+ *  the slowest of a class are of that class. Its speed is their mean, over that of the slowest
  *  class. All alike: one class without a list of nodes. Takes the place of what classes m had.
  *  CT_ERR_NOMEM. */
 ct_status ct_machine_class_speeds(ct_machine *m, const double *speed, int64_t n_node);

@@ -1,7 +1,7 @@
 /** @file topo.h  Ranks placed on a machine: which meet where, and in which order they are near.
  *
  * Built from what the ranks report (comm/ gathers it), from a string such as "4x8" (4 nodes of 8
- * ranks), or by placing a made-up job on a machine, so every algorithm can be tested, and a
+ * ranks), or by placing a made-up job on a machine. So every algorithm can be tested, and a
  * schedule of 40 960 nodes be costed, on machines we do not have. No MPI in here.
  */
 #ifndef CT_TOPO_H
@@ -37,11 +37,11 @@ typedef struct ct_topo {
 /** host[r] identifies rank r's node. Caller frees with ct_topo_destroy(). */
 ct_status ct_topo_from_hosts(const uint64_t *host, int n_rank, const char *source,
                              ct_topo **topo_p);
-/** spec: one of ct_machine_from_spec() whose product must be n_rank, ranks numbered depth first; or
+/** spec: one of ct_machine_from_spec() whose product must be n_rank, ranks numbered depth first. Or
  *  "map:" and one letter or digit per rank that names its node, such as "map:0010", for maps that
  *  are uneven or not contiguous (tests). Maps of outer levels stand before, split by '/':
  *  "map:aabb/0120" has nodes 0 and 1 under switch a, and 2 and a 0 of its own under b.
- * CT_ERR_CONFIG.
+ *  CT_ERR_CONFIG.
  */
 ct_status ct_topo_from_string(const char *spec, int n_rank, ct_topo **topo_p);
 /** Every place of a machine whose sizes are all given taken by a rank, in order; n_rank must be
@@ -127,12 +127,12 @@ void ct_draw_noun(const char *name, int n, ct_text *out);
  *
  * The bulk-synchronous model: a step lasts as long as its busiest link. A message climbs from its
  * sender's rank up to the vertex where both ranks meet, through the uplink of one member of each
- * level on the way, and down again on the other side; each uplink counts its two directions apart.
- * It also fills its own pair's bandwidth, the link between two members that are joined pairwise
- * (where the ranks meet on such a level), and the bus of the vertex where they meet. Where they
- * meet on a torus, it fills the links on its way (torus.h). Where nodes
- * are of several classes, the links of a node are those of its class, so the slower end counts.
- * O(levels) a message. No MPI in here.
+ * level on the way. Then it goes down again on the other side. Each uplink counts its two
+ * directions apart. It also fills its own pair's bandwidth, the link between two members that are
+ * joined pairwise (where the ranks meet on such a level), and the bus of the vertex where they
+ * meet. Where they meet on a torus, it fills the links on its way (torus.h). Where nodes are of
+ * several classes, the links of a node are those of its class, so the slower end counts. O(levels)
+ * a message. No MPI in here.
  */
 
 typedef struct ct_flow ct_flow;

@@ -1,11 +1,11 @@
 /** @file codec_planner.h  Which gradients travel by a codec: `compression { type: AUTO }`. No MPI.
  *
  * A pure function of costs and of the step's timeline (step_timeline.h). What counts is the length
- * of a step: a bucket that hides behind computation costs nothing but what coding takes of the
- * rank's own time, so there dense wins, however few bytes a codec would send. A range whose coding,
+ * of a step. A bucket that hides behind computation costs nothing but what coding takes of the
+ * rank's own time. So there dense wins, however few bytes a codec would send. A range whose coding,
  * or whose coded messages, take longer than all of it dense is never coded. Otherwise each way by
  * itself is tried on all ranges at once, and from there on one range after the other dense, and the
- * other way round; in the best of these plans each range is offered the other ways. In this search
+ * other way round. In the best of these plans each range is offered the other ways. In this search
  * messages take a quarter longer than they should: what would only just hide is compressed. The
  * plans found are ranked with a tenth, in which a codec that sends little goes before one that
  * codes fast and just hides. Where, without either, nothing gains at least `margin`, all is dense.
@@ -65,9 +65,9 @@ typedef struct ct_codec_planner {
 } ct_codec_planner;
 
 /** What AUTO may take: codecs whose `automatic` is set, or those among the names where there are
- *  any; a sparse one once for each exchange that the configuration allows. deterministic: none
- *  whose sums hang on the steps before. CT_ERR_CONFIG: nothing is left, or one does not take these
- *  settings. */
+ *  any. A sparse one is taken once for each exchange that the configuration allows. deterministic:
+ *  none whose sums hang on the steps before. CT_ERR_CONFIG: nothing is left, or one does not take
+ *  these settings. */
 ct_status ct_codec_candidates_list(const ct_codec_config *c, bool deterministic,
                                    ct_codec_candidates *out);
 /** Whether AUTO decides on this range. */

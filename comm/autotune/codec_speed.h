@@ -6,8 +6,8 @@
 #include "comm/core/comm.h"
 #include "comm/codec/codec.h"
 
-/** Some tenth of a second on arrays beyond the caches, on all ranks at once, with the threads
- *  that c has now; a figure is the least of a few runs, on the slowest rank. The same on all ranks.
+/** Some tenth of a second on arrays beyond the caches, on all ranks at once, with the threads that
+ *  c has now. A figure is the least of a few runs, on the slowest rank. The same on all ranks.
  *  Collective. CT_ERR_NOMEM. */
 ct_status ct_codec_speed_measure(ct_comm *c, ct_codec_speed *out);
 /** Messages here. */
@@ -31,9 +31,9 @@ ct_status ct_codec_speed_find(ct_comm *c);
  *  takes. Private to comm/.
  */
 
-/** Some tens of milliseconds on all ranks at once, by the device's own events; a figure is the
+/** Some tens of milliseconds on all ranks at once, by the device's own events. A figure is the
  *  least of a few runs, on the slowest rank. *speed_p has the host's figures and keeps those of
- * what stays there (merging). The same on all ranks. Collective. CT_ERR_NOMEM, CT_ERR_DEVICE. */
+ *  what stays there (merging). The same on all ranks. Collective. CT_ERR_NOMEM, CT_ERR_DEVICE. */
 ct_status ct_codec_speed_on_device(ct_comm *c, const ct_device *dev, ct_codec_speed *speed_p,
                                    ct_codec_bus *bus_p);
 

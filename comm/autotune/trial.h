@@ -6,8 +6,8 @@
  * A rule says which candidate has the next step, and at the end which one is taken.
  *
  * Times within training hang on polls, on other ranks' work and on other programs. So candidates
- * either go once in a round, in steps next to each other, so that what lasts longer than a step
- * meets all of them; or, where a change costs steps of its own, they take a few steps in a row.
+ * either go once in a round, in steps next to each other. Then what lasts longer than a step meets
+ * all of them. Or, where a change costs steps of its own, they take a few steps in a row.
  */
 #ifndef CT_TRIAL_H
 #define CT_TRIAL_H
@@ -58,8 +58,8 @@ struct ct_trial {
 };
 
 /** Candidate 0 is the model's. Each goes in turn for `length` steps. The fastest at its best, if it
- *  is clearly below the model's best, meets that in CT_TRIAL_DUEL_ROUNDS rounds of two steps, and
- * is taken if it wins them all: a model that is wrong is wrong each time. */
+ *  is clearly below the model's best, meets that in CT_TRIAL_DUEL_ROUNDS rounds of two steps. It is
+ *  taken if it wins them all: a model that is wrong is wrong each time. */
 extern const ct_trial_rule ct_trial_duels;
 /** Two candidates, as good in all but time: the shorter median, in `length` steps. Each goes first
  *  in every other pair, so that what grows or falls meanwhile speaks for neither. */

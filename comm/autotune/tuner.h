@@ -20,7 +20,7 @@
 /* ---- algorithms and the thread: the first steps of a pipe
  *
  * Buckets are put into classes by size (powers of two). In each class one bucket tries the
- * algorithms whose predicted cost is within three times the least; the time counted is that from
+ * algorithms whose predicted cost is within three times the least. The time counted is that from
  * leaving to landing, as it is in training: with layers that compute, polls and other buckets.
  * Then, with progress AUTO, the thread is tried: both ways give the same numbers. */
 
@@ -41,8 +41,8 @@ int ct_coll_tuner_most(int tune_iterations);
 
 /* ---- codecs: `compression { type: AUTO }`
  *
- * When the pipe is made, the cost model chooses (codec_planner.h): with what codecs take here and
- * how fast messages are, both measured in some ten milliseconds, and without anything to hide
+ * When the pipe is made, the cost model chooses (codec_planner.h). It knows what codecs take here
+ * and how fast messages are, both measured in some ten milliseconds. It knows of nothing to hide
  * behind, unless config.line says what the step is. What would land sooner dense even then, is
  * dense for good. The first steps are watched: what computes between gradients that get ready and
  * weights that are read is the line on which rank 0 chooses again. Then the best plans, and all
@@ -50,15 +50,15 @@ int ct_coll_tuner_most(int tune_iterations);
  * is clearly faster than dense. On devices nothing is watched, since the host has long gone on when
  * they compute: plans are tried that were chosen without anything to hide behind. Where steps may
  * not decide (no tune_iterations, or where codecs absorb momentum that the solver does not share)
- * the model does, whose plan then has to be much better, and the log says that nobody has verified
+ * the model does. Its plan then has to be much better, and the log says that nobody has verified
  * it. Later, steps that are much longer in a few windows in a row than they were when this was
  * decided have it decided anew.
  *
- * What is tried hurts nobody: in a trial the codecs that leave something behind work on shares of
- * the solver's momentum, and travel, land and are read as ever, but no weight moves by what they
+ * What is tried hurts nobody. In a trial the codecs that leave something behind work on shares of
+ * the solver's momentum, and travel, land and are read as ever. But no weight moves by what they
  * sum, and what they keep is forgotten. What the pipe kept before waits aside. Plans that round,
  * plain codecs, whose V waits with that, and dense ones are steps like any other. The way that was
- * decided on loses nothing: where it has no place for what was left behind before, dense steps
+ * decided on loses nothing. Where it has no place for what was left behind before, dense steps
  * bring that to the weights, no faster than they move them by themselves (codec_side.h). */
 
 enum {

@@ -36,11 +36,11 @@
  * of which the rule, unchanged, makes m = (1 - b) scale sum(S): the signs that everybody has.
  *
  * Gradients on a device. Where setup.dev is one, grad, weight, U and V lie there. A codec is one
- * state machine over the kernels of where they are (codec_kernels.h, codec_side.h), and the calls
- * are the same but that on a device `ready` is called first, once a step, as soon as the device was
- * told to make the gradient: it queues the work and returns. start and fold wait for nothing
- * either; fold may be CT_INPROGRESS, and is then called again until `host` holds what is to be
- * summed. Only payloads cross to the host, and back.
+ * state machine over the kernels of where they are (codec_kernels.h, codec_side.h). The calls are
+ * the same, but on a device `ready` is called first, once a step, as soon as the device was told to
+ * make the gradient. It queues the work and returns. start and fold wait for nothing either. fold
+ * may be CT_INPROGRESS, and is then called again until `host` holds what is to be summed. Only
+ * payloads cross to the host, and back.
  *
  * Who drops, keeps: what a codec, its wire format or its exchange does not deliver is added to V on
  * the rank that dropped it. So sum over ranks of (sent + V) is what was accumulated, to rounding.

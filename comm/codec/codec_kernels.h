@@ -3,8 +3,8 @@
  * A codec (codec.h) is one state machine over this table. On a device work is queued on a stream of
  * its own, beside the one that computes, and returns at once. On the CPU the stream is synchronous:
  * work is done when the call returns, by as many threads as the stream names. Nothing is allocated
- * in a step. A coder belongs to one parameter: it turns the gradient into a payload (payload.h),
- * the same bytes on every kind of device, and adds payloads to a sum, one after the other, so that
+ * in a step. A coder belongs to one parameter. It turns the gradient into a payload (payload.h),
+ * the same bytes on every kind of device. It adds payloads to a sum, one after the other, so that
  * all ranks get the same bits. U, V and the gradient stay where they are; the host gets the payload
  * and a ct_coder_note. Of a step only the order matters: copies go through codec_side.h.
  */

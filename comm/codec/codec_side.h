@@ -82,8 +82,8 @@ ct_status ct_side_begin(ct_codec_side *s, bool *empty_p);
  *
  *  V is a sum of steps that were computed where the weights stood then, and saw nothing of what
  *  they would have done. Along a direction of curvature c, T steps at rate r with momentum m are up
- *  to T r c / (1 - m) times the way to the minimum: sent at once they end on the other side,
- *  farther away where that is over 2, though every one of them, sent in its time, would have been
+ *  to T r c / (1 - m) times the way to the minimum. Sent at once they end on the other side,
+ *  farther away where that is over 2. Yet every one of them, sent in its time, would have been
  *  stable up to r c = 2 (1 + m). So of V goes what moves no farther than this step's own update:
  *
  *      share = min(1, |update| / (|V| sqrt(ranks)))

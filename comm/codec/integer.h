@@ -30,8 +30,8 @@ enum {
 /** Of the payload of n elements with 8 or 4 bits each: a half byte at the end counts as one. */
 int64_t ct_integer_bytes(int bits, int64_t n);
 
-/** The payload of v[n], the same bytes with any number of threads; it needs no alignment and tells
- *  nothing of n. takes: what comes back of it is taken out of v; else v is left alone. False where
+/** The payload of v[n], the same bytes with any number of threads. It needs no alignment and tells
+ *  nothing of n. takes: what comes back of it is taken out of v. Else v is left alone. False where
  *  v has NaN or infinity. */
 bool ct_integer_encode(int bits, float *v, int64_t n, bool takes, int n_thread, void *payload);
 

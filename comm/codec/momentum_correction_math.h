@@ -1,4 +1,4 @@
-/** @file momentum_correction_math.h  What the accumulation (select.h) does to one element: the
+/** @file momentum_correction_math.h  What the accumulation (select.h) does to one element. The
  * CPU's loops and the CUDA kernels are made of the same lines, and round alike: on a device no
  * product is fused with the sum behind it. Private to comm/. */
 #ifndef CT_MOMENTUM_CORRECTION_MATH_H

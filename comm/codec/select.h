@@ -12,9 +12,9 @@
  *
  * Memory bounds all of it: the update reads g, U, V (and w) and writes U, V. Selection shares that
  * pass. An exact one collects, in the pass, what is larger than a lower bound of the k-th
- * magnitude: the last step's threshold a little lowered, or where there is none a quantile of a
- * sample. Only if fewer than k were found is V read again. Large shares (k > n / 16) count a radix
- * histogram of the magnitudes' upper bits in the pass and compact in a second one.
+ * magnitude. That bound is the last step's threshold a little lowered, or where there is none a
+ * quantile of a sample. Only if fewer than k were found is V read again. Large shares (k > n / 16)
+ * count a radix histogram of the magnitudes' upper bits in the pass and compact in a second one.
  *
  * What is selected never depends on the number of threads or on history, but for SAMPLED, whose
  * rule is history. Zeros are never selected. Not thread-safe on one selector.
@@ -59,7 +59,7 @@ void ct_momentum_correction_less(float *v, int64_t n, float factor, const float 
 void ct_momentum_correction_scale(float *v, int64_t n, float factor, int n_thread);
 /** A dense step: out[n] = V after the update, V = 0, U stays. out may be the gradient itself. */
 void ct_momentum_correction_all(const ct_momentum_correction *a, float *out);
-/** The update, but what this step would add to V goes to out[n]; V keeps what it held before, as it
+/** The update, but what this step would add to V goes to out[n]. V keeps what it held before, as it
  *  counts now. sum: the squares of out, and of V; the same for any number of threads. */
 void ct_momentum_correction_apart(const ct_momentum_correction *a, float *out, double sum[2]);
 /** This share of V moves over to out. */

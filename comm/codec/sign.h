@@ -1,11 +1,11 @@
 /** @file sign.h  One bit for each element of a vector. Private to comm/.
  *
  * A vector is cut into blocks of CT_SIGN_BLOCK elements; a bit says whether an element is below
- * zero, and two numbers a block say for what it stands: the mean of the elements that are not, and
- * of those that are, which is the nearest that two numbers can come. The blocks are dealt to
- * `parts`, nearly equal; a part's payload is a head of CT_SIGN_HEAD bytes (its size, its number of
- * elements) and its blocks. The payloads of all parts lie one after the other. What comes in is not
- * believed: CT_ERR_COMM where head and bytes do not fit, or a mean is not finite.
+ * zero, and two numbers a block say for what it stands. They are the mean of the elements that are
+ * not, and of those that are. That is the nearest that two numbers can come. The blocks are dealt
+ * to `parts`, nearly equal; a part's payload is a head of CT_SIGN_HEAD bytes (its size, its number
+ * of elements) and its blocks. The payloads of all parts lie one after the other. What comes in is
+ * not believed: CT_ERR_COMM where head and bytes do not fit, or a mean is not finite.
  */
 #ifndef CT_SIGN_H
 #define CT_SIGN_H

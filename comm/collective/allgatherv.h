@@ -1,9 +1,9 @@
 /** @file allgatherv.h  Everyone's payload to everyone: what codecs of kind GATHER travel by.
  *
  * Private to comm/. Payloads differ in size from rank to rank and step to step. They go round a
- * ring, each rank passing on what it gets: a node's link carries each payload once, however many
- * ranks the node has. p - 1 messages deep; memory for p payloads, since they are added in rank
- * order once all are there.
+ * ring, each rank passing on what it gets. So a node's link carries each payload once, however many
+ * ranks the node has. That is p - 1 messages deep. It takes memory for p payloads, since they are
+ * added in rank order once all are there.
  */
 #ifndef CT_ALLGATHERV_H
 #define CT_ALLGATHERV_H
@@ -43,7 +43,7 @@ ct_status ct_sized_message_progress(ct_comm *c, ct_sized_message *p, bool *done_
 
 typedef struct ct_allgatherv ct_allgatherv;
 
-/** Among n ranks, `member` (copied), of which this is number me, in a ring in this order; payloads
+/** Among n ranks, `member` (copied), of which this is number me, in a ring in this order. Payloads
  *  are counted as members are. bound: most bytes of a payload, the same for all of them. Local. */
 ct_status ct_allgatherv_create(ct_comm *c, const int *member, int n, int me, size_t bound, int tag,
                                ct_allgatherv **g_p);

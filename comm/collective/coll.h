@@ -86,8 +86,8 @@ typedef struct ct_coll_ops {
     ct_status (*start)(ct_coll_req *r);
     ct_status (*progress)(ct_coll_req *r); /* CT_INPROGRESS until the sum is in buf */
     void (*release)(ct_coll_req *r);       /* collective */
-    /** Optional. Up to max requests in flight whose completion could move r on: a caller with
-     *  nothing else to do may wait for one of them, and write MPI_REQUEST_NULL where it completed;
+    /** Optional. Up to max requests in flight whose completion could move r on. A caller with
+     *  nothing else to do may wait for one of them, and write MPI_REQUEST_NULL where it completed.
      *  progress() takes that for done. 0: r waits for no message (shared memory, or r is done). */
     int (*pending)(ct_coll_req *r, MPI_Request **out, int max);
 } ct_coll_ops;

@@ -1,8 +1,8 @@
 /** @file hier.h  Lanes: what nodes that share memory send each other. Private to comm/.
  *
  * On a node, `lanes` ranks each own a part of the buffer, as many as the smallest node has ranks.
- * An owner sums its part over the ranks of the node, then over the nodes with the owners of the
- * same part there (hierarchical_plan.h, over the levels above the node), and the result goes back
+ * An owner sums its part over the ranks of the node. Then it sums over the nodes with the owners of
+ * the same part there (hierarchical_plan.h, over the levels above the node). The result goes back
  * to the node's ranks. So every node sends each byte once, on all lanes at a time. Without shared
  * memory the whole is one plan over all levels.
  */

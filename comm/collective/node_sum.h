@@ -2,7 +2,7 @@
  *
  * Private to comm/. Every rank's buffer lies in one window: nothing is copied or sent. When all
  * ranks have arrived, the sum is made in parts. Who makes a part adds it up over all buffers, in
- * the order of the ranks, and writes it into all of them; so every rank gets the same bits, in each
+ * the order of the ranks, and writes it into all of them. So every rank gets the same bits, in each
  * run, whoever did it.
  *
  * Small sums where every rank has a core of its own: each part has a fixed owner. Others: whoever
@@ -10,11 +10,11 @@
  * for its core then holds up nobody: two of four ranks that are running do the work of all.
  *
  * Memory order. A rank stores its counter of arrivals with release after its terms are written; who
- * loads it with acquire may read the terms and write into the buffer. Claims are one counter,
- * moved on by compare-and-swap: relaxed, since they order no data and atomicity alone makes a part
- * one rank's. A rank counts the parts it has made and stores that with release; who adds the
- * counters up with acquire loads, and finds all parts of this use made, may read its sum and write
- * new terms. Counters only grow, over all uses, so nothing is ever reset: parts of use k + 1 can be
+ * loads it with acquire may read the terms and write into the buffer. Claims are one counter, moved
+ * on by compare-and-swap: relaxed, since they order no data and atomicity alone makes a part one
+ * rank's. A rank counts the parts it has made and stores that with release. Who adds the counters
+ * up with acquire loads, and finds all parts of this use made, may read its sum and write new
+ * terms. Counters only grow, over all uses, so nothing is ever reset: parts of use k + 1 can be
  * claimed only after all ranks arrived in it, and so have finished use k. */
 #ifndef CT_NODE_SUM_H
 #define CT_NODE_SUM_H

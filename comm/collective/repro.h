@@ -14,19 +14,19 @@
 /* ---- floats as integers that can be added in any order
  *
  * After the idea of Demmel and Nguyen ("Parallel reproducible summation", IEEE Trans. Computers
- * 2015), cut down to what an allreduce needs: one round for a common exponent, one for integers.
- * A block is CT_REPRO_BLOCK elements that begin at a multiple of CT_REPRO_BLOCK in the arena: a
- * cache line of gradients, so parameters begin blocks, and buckets cut at any such place have the
- * same blocks. With e the largest biased exponent of a block's finite elements over all ranks,
- * |x| < 2^(e-126), and x travels as q = rint(x 2^(43 + 126 - e)), |q| < 2^43: sums over up to
- * 2^20 ranks stay below 2^63, and every order and grouping of the additions gives the same bits.
+ * 2015), cut down to what an allreduce needs: one round for a common exponent, one for integers. A
+ * block is CT_REPRO_BLOCK elements that begin at a multiple of CT_REPRO_BLOCK in the arena. It is a
+ * cache line of gradients. So parameters begin blocks, and buckets cut at any such place have the
+ * same blocks. With e the largest biased exponent of a block's finite elements over all ranks, |x|
+ * < 2^(e-126), and x travels as q = rint(x 2^(43 + 126 - e)), |q| < 2^43. Sums over up to 2^20
+ * ranks stay below 2^63, and every order and grouping of the additions gives the same bits.
  *
  * Error of an element's sum over p ranks: at most p 2^(e-126-44), half a unit of q a rank, and one
  * rounding to f32 at the end. Elements within 2^19 of their block's largest travel exactly, so
  * there the result is the exact sum rounded once (for up to 2^10 ranks; beyond, sums above 2^53
  * are first rounded to 53 bits). A sum in f32 errs by up to (p-1) 2^-24 sum |x|.
  *
- * Infinities and NaNs are counted beside the finite sum: in blocks that hold one on some rank, the
+ * Infinities and NaNs are counted beside the finite sum. In blocks that hold one on some rank, the
  * integer carries two counters of k + 1 bits above the sum, 2^k >= p, of +inf or NaN and of -inf or
  * NaN. The sum keeps all its 43 bits up to 64 ranks, and 64 - 3 (k + 1) beyond, cut off. The result
  * is what a plain sum gives: NaN, or +inf with -inf: NaN; else an infinity; else the sum. A sum of

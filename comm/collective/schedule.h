@@ -10,7 +10,7 @@
  *     still read what it would overwrite. (No step adds to what an earlier one sends.)
  *
  * All messages of one schedule carry one tag. Between two ranks they are posted in step order on
- * both sides, which is how MPI matches them; so what a step sends must be, in the same order, what
+ * both sides, which is how MPI matches them. So what a step sends must be, in the same order, what
  * the other rank's steps receive. No rank waits for ever if all messages of all ranks can be
  * ordered so that every rank sends and receives its own in this order.
  */
@@ -55,9 +55,9 @@ typedef struct ct_sched_run ct_sched_run;
 
 /** Buffers for running schedules whose adding steps receive at most `most` elements each. Local. */
 ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p);
-/** With up to `window` messages under way each way, at most CT_SCHED_WINDOW; the other has
+/** With up to `window` messages under way each way, at most CT_SCHED_WINDOW. The other has
  *  CT_SCHED_USUAL_WINDOW. room: of runs of which one at a time is under way, and none now;
- * borrowed; NULL: its own. */
+ *  borrowed; NULL: its own. */
 ct_status ct_sched_run_create_wide(ct_comm *c, ct_dtype dtype, int64_t most, int window,
                                    ct_sched_room *room, ct_sched_run **run_p);
 /** Bytes of these buffers. */
@@ -87,7 +87,7 @@ ct_status ct_hierarchical_plan_scatter(const ct_engine_plan_use *u, ct_schedule 
 /** Appends the allgather, from where the reduce-scatter ends. */
 ct_status ct_hierarchical_plan_gather(const ct_engine_plan_use *u, ct_schedule *s);
 
-/** Appends the allreduce of n_chunk chunks, one after the other through the phases, up and down: in
+/** Appends the allreduce of n_chunk chunks, one after the other through the phases, up and down. In
  *  one stretch of time each phase has a chunk, so that the links of all levels work. up: only the
  *  reduce-scatter. */
 ct_status ct_hierarchical_plan_pipelined(const ct_engine_plan_use *u, int n_chunk, bool up,

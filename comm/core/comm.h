@@ -90,10 +90,10 @@ ct_status ct_comm_verify(ct_comm *c);
 /** It is one of those. */
 bool ct_comm_only_plans(const ct_comm *c);
 /** A communicator of those ranks of `parent` that give the same colour, in the order of key, then
- * of their ranks: with tags, attachments and windows of its own, and of the topology the part that
- *  holds them (ct_topo_subset()). A negative colour is in none: *comm_p is NULL. What moves during
- *  waits (ct_comm_plug()) parent and children have in common; the parent may go first. Nothing is
- *  under way meanwhile. Collective over parent. */
+ * of their ranks. It has tags, attachments and windows of its own, and of the topology the part
+ * that holds them (ct_topo_subset()). A negative colour is in none: *comm_p is NULL. What moves
+ * during waits (ct_comm_plug()) parent and children have in common; the parent may go first.
+ * Nothing is under way meanwhile. Collective over parent. */
 ct_status ct_comm_split(ct_comm *parent, int colour, int key, ct_comm **comm_p);
 /** The communicator of c's ranks on this rank's node, in their order; it lives as long as c. The
  *  first call makes it, and is collective over c. */
@@ -110,7 +110,7 @@ void *ct_comm_attached(const ct_comm *c, const void *key); /* NULL: nothing */
 ct_status ct_comm_attach(const ct_comm *c, const void *key, void *what,
                          void (*destroy)(void *what));
 
-/** From here on m moves while a rank waits in c, or in any communicator split off the same one: who
+/** From here on m moves while a rank waits in c, or in any communicator split off the same one. Who
  *  waits in one group must not stop the messages of another. m is borrowed until it is unplugged.
  *  Both at the same place of all ranks' programs. */
 void ct_comm_plug(ct_comm *c, ct_comm_mover *m);
@@ -138,8 +138,8 @@ void ct_comm_unlock(ct_comm *c);
  *  on all ranks when all call in the same order. */
 int ct_comm_take_tags(ct_comm *c, int n);
 /** Called in a loop that waits, with *idle counting the rounds in which nothing moved (0: something
- *  did): pauses at first, then gives the core away, at once where ranks share cores, and where only
- *  signals of the node are waited for sleeps until one comes. */
+ *  did). It pauses at first, then gives the core away, at once where ranks share cores. Where only
+ *  signals of the node are waited for it sleeps until one comes. */
 void ct_comm_relax(const ct_comm *c, int *idle);
 /** Called, without the lock, where there is nothing to do but wait: for one of n requests (of
  *  ct_coll_ops.pending and the like), or for something that no request tells of. Here it relaxes
@@ -177,10 +177,10 @@ ct_status ct_comm_check_launcher(void);
  *  set any of them, all stay as they are. Other networks, and other MPIs, do not read them. */
 void ct_comm_prepare_launch(void);
 
-/** An arena in a window that the node's ranks share, where that works, else plain memory; its space
- *  is agreed by the ranks first. acquire and release are collective over c, in the same
- *  order on all ranks; the bytes may differ. The result lives as long as c. Of one that only plans:
- *  plain memory. */
+/** An arena in a window that the node's ranks share, where that works, else plain memory. The ranks
+ *  agree on its space first. acquire and release are collective over c, in the same order on all
+ *  ranks. The bytes may differ. The result lives as long as c. Of one that only plans: plain
+ *  memory. */
 const ct_arena_ops *ct_comm_arena(ct_comm *c);
 
 /** `bytes` zeroed bytes of the node's first rank, which all ranks of the node map; the others pass

@@ -1,9 +1,10 @@
 /** @file message.h  One message between two ranks, and on request a checksum of what it carries.
  *
  * Private to comm/. With ct_comm.checks (`comm { verify_wire }`) a second message of 16 bytes
- * follows each on a communicator of its own: how many bytes the first has, and their XXH64 as they
- * were when it was handed to MPI. So what MPI, a network or memory changes on the way is found
- * where it arrives. What MPI adds up itself, and its small collectives, are no messages of ours.
+ * follows each on a communicator of its own. It says how many bytes the first has, and their XXH64
+ * as they were when it was handed to MPI. So what MPI, a network or memory changes on the way is
+ * found where it arrives. What MPI adds up itself, and its small collectives, are no messages of
+ * ours.
  *
  * Between two ranks messages of one tag are received in the order in which they are sent, as MPI
  * pairs them: their checksums pair up the same way. A ct_message stays where it is until it is

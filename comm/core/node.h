@@ -16,19 +16,19 @@
 
 /* ---- Sleeping until another rank of the node has something for this one.
  *
- * Ranks that wait for signals poll them at first. Who has polled in vain
- * for long, or shares its core, announces that it will sleep, polls once more, and sleeps until the
- * bell rings; who gives a signal that may end a wait rings if anybody has announced. So nobody pays
- * for the bell where nobody sleeps, but for one fence and the load of a line that nobody writes.
+ * Ranks that wait for signals poll them at first. Who has polled in vain for long, or shares its
+ * core, announces that it will sleep, polls once more, and sleeps until the bell rings. Who gives a
+ * signal that may end a wait rings if anybody has announced. So nobody pays for the bell where
+ * nobody sleeps, but for one fence and the load of a line that nobody writes.
  *
  * Why no wake-up is lost. Sleeper: announce; full fence; poll; sleep unless the bell has rung since
  * the announcement. Ringer: signal; full fence; look for announcements; ring. Of the two fences one
- * comes first: if the sleeper's, the ringer sees the announcement and rings, and the system
- * compares the number of rings before it lets anybody sleep; if the ringer's, the sleeper's poll
- * sees the signal. Two ranks that give their last signals at once and miss each other's both poll
- * again after announcing, and the later one sees both. Where two threads of a rank wait at a time
- * they share one announcement, and one may sleep through a ring: every sleep ends by itself after
- * half a millisecond.
+ * comes first. If it is the sleeper's, the ringer sees the announcement and rings, and the system
+ * compares the number of rings before it lets anybody sleep. If it is the ringer's, the sleeper's
+ * poll sees the signal. Two ranks that give their last signals at once and miss each other's both
+ * poll again after announcing, and the later one sees both. Where two threads of a rank wait at a
+ * time they share one announcement, and one may sleep through a ring: every sleep ends by itself
+ * after half a millisecond.
  */
 /** In memory that the ranks share; zero at first. */
 typedef struct ct_futex {

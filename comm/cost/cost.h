@@ -2,8 +2,8 @@
  *
  * The steps of the real plan (hierarchical_plan.h), of all ranks, go through topology/topo.h: a
  * step takes the largest latency met, and its busiest link's time. Only what is the same over and
- * over is short cut: the equal steps of a ring are looked at once, and the way down as the way up,
- * which uses the same links in the other direction and adds nothing. No MPI: also for machines we
+ * over is short cut. The equal steps of a ring are looked at once. The way down is taken as the way
+ * up: it uses the same links in the other direction and adds nothing. No MPI: also for machines we
  * do not have.
  *
  * What is assumed of the engine (schedule.c): a step's message travels in s segments (s = 1 below
@@ -18,21 +18,21 @@
  * adding and reading are one: alpha + max(t, g). Sending and receiving do not disturb each other.
  * Where the machine has measured figures of sums in shared memory (machine.h), those count instead.
  * Where a fit measured steps (machine.h), their times do, additions with them, by the pattern of
- * the step and the size of its largest message; what the busiest link and the ranks' additions have
+ * the step and the size of its largest message. What the busiest link and the ranks' additions have
  * to do beyond that message comes on top. Each measured step found a full burst of the link; a
  * collective finds one.
  *
  * Where nodes are of several classes (machine.h), a step takes what its slowest link and its
- * slowest adding rank take; sums in shared memory take what they do on the slowest node; and the
+ * slowest adding rank take. Sums in shared memory take what they do on the slowest node. The
  * network adds no faster than the slowest node sends.
  *
  * MPI's own allreduce costs what the machine says of sums in the network (machine.h), on several
  * nodes; else 1.25 times the better of two others (ct_cost_by_mpi()).
  *
- * Phases follow each other without overlap; but hier by messages over several levels goes in n
- * chunks, n chosen for the least time: all phases of one chunk, then n - 1 times the busiest link's
- * (or the additions', or the longest phase's, or that of all phases of several steps) share of a
- * chunk.
+ * Phases follow each other without overlap. But hier by messages over several levels goes in n
+ * chunks, n chosen for the least time. It takes all phases of one chunk, then n - 1 times the
+ * busiest link's (or the additions', or the longest phase's, or that of all phases of several
+ * steps) share of a chunk.
  */
 #ifndef CT_COST_H
 #define CT_COST_H

@@ -3,9 +3,9 @@
  *
  * The members, in an order in which neighbours are near (ct_topo.order), form a tree of vertices
  * (supernodes, nodes; the rows of a torus; or one vertex that holds all). A plan cuts the buffer
- * among them from the leaves up: before level l every member of a vertex below owns one part of
- * that vertex's sum; the owners of one part in the vertices that join on level l, one of each, form
- * a group, which sums the part and deals it out among its own. So every member's link carries its
+ * among them from the leaves up. Before level l every member of a vertex below owns one part of
+ * that vertex's sum. The owners of one part in the vertices that join on level l, one of each, form
+ * a group. It sums the part and deals it out among its own. So every member's link carries its
  * share on every level. Vertices of unequal size cut the buffer in different places: each interval
  * between two cuts has a group of its own, and a member that owns more belongs to several.
  *
@@ -96,8 +96,8 @@ int64_t ct_hierarchical_plan_at(int64_t unit, int64_t n, int parts);
 
 /* ---- recursive halving among any number of members, nearest first
  *
- * In each round the members 0 … m-1 that share a part split into the even ones and the odd ones;
- * the even ones keep the first share of the part, the odd ones the rest, in proportion to their
+ * In each round the members 0 … m-1 that share a part split into the even ones and the odd ones.
+ * The even ones keep the first share of the part, the odd ones the rest, in proportion to their
  * numbers. 2 i and 2 i + 1 exchange what the other keeps. Where m is odd, the last even member has
  * no partner: it gives the last odd one what that keeps, and keeps its own share as it is. Then
  * each half goes on by itself. At powers of two this is the textbook's algorithm (Rabenseifner,

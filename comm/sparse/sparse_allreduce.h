@@ -1,9 +1,9 @@
 /** @file sparse_allreduce.h  Every rank has selected some elements; all get the sum.
  *
  * One const ct_sparse_allreduce_ops an algorithm, one algorithm a file, listed in
- * sparse_allreduce.c; the shape is that of collectives (coll.h): prepare is collective, progress
- * never waits, several requests may be in flight, told apart by `tag`, and ranks may progress them
- * in any order.
+ * sparse_allreduce.c. The shape is that of collectives (coll.h). prepare is collective, and
+ * progress never waits. Several requests may be in flight, told apart by `tag`, and ranks may
+ * progress them in any order.
  *
  *   allgather  everyone's entries to everyone, added in one order: nothing is dropped. (p - 1) k
  *   hier       the ranks of a node add their gradients first, densely, in the memory they share
@@ -79,8 +79,8 @@ typedef struct ct_sparse_allreduce_ops {
      *  CT_ERR_CONFIG, CT_ERR_NOMEM. */
     ct_status (*prepare)(ct_sparse_allreduce_req *r);
     /** NULL but for hier: first of all in each step, before selection, to be progressed until
-     *  CT_OK: adds grad[n] of the node's ranks up, in place; afterwards grad[first, first + length)
-     *  is the node's sum and the rest of it rubbish. */
+     *  CT_OK. It adds grad[n] of the node's ranks up, in place. Afterwards grad[first, first +
+     *  length) is the node's sum and the rest of it rubbish. */
     ct_status (*node_start)(ct_sparse_allreduce_req *r, float *grad);
     ct_status (*node_progress)(ct_sparse_allreduce_req *r);
     ct_status (*start)(

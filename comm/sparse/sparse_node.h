@@ -1,13 +1,13 @@
 /** @file sparse_node.h  What a node's ranks do before they compress together: each owner gets the
  * sum of its slice over the node. Private to comm/.
  *
- * Two ways, chosen alike on all ranks. Where the gradients of the node's ranks lie in one window of
- * memory that they share, every rank signals that its own is there, and an owner that has seen the
- * signals of all adds the slices up where they are, into its own gradient; nothing is copied. Else
+ * Two ways, chosen alike on all ranks. The gradients of the node's ranks may lie in one window of
+ * memory that they share. Then every rank signals that its own is there. An owner that has seen the
+ * signals of all adds the slices up where they are, into its own gradient. Nothing is copied. Else
  * each rank sends every owner its slice.
  *
- * In shared memory nobody has to tell that it has read: an owner reads its own slice of the others'
- * gradients only, and a rank writes there first when it delivers the sum, which it gets from that
+ * In shared memory nobody has to tell that it has read. An owner reads its own slice of the others'
+ * gradients only. A rank writes there first when it delivers the sum, which it gets from that
  * owner. Signals count uses and only grow.
  */
 #ifndef CT_SPARSE_NODE_H
@@ -20,7 +20,7 @@ typedef struct ct_sparse_allreduce_node ct_sparse_allreduce_node;
 /** Where slice i of n elements begins, of n_owner nearly equal ones; i = n_owner gives n. unit: of
  *  how many elements they consist, but for the last one's end; 1: ct_part(). */
 int64_t ct_sparse_allreduce_node_slice(int64_t n, int n_owner, int64_t unit, int i);
-/** For vectors of n elements in n_owner slices of `unit`; the ranks 0 .. n_owner - 1 of the node
+/** For vectors of n elements in n_owner slices of `unit`. The ranks 0 .. n_owner - 1 of the node
  * are owners. grad[n]: where the vectors lie that can be added up in place, if they can.
  * Collective. */
 ct_status ct_sparse_allreduce_node_create(ct_comm *c, float *grad, int64_t n, int n_owner,

@@ -22,9 +22,9 @@ typedef struct ct_bucket_sizes {
 /** Seconds of the allreduce that buckets of so many bytes would take: its latency, and all. */
 typedef ct_status (*ct_grad_cost_fn)(void *ctx, int64_t bytes, double *latency_s_p,
                                      double *all_s_p);
-/** bucket_bytes as it stands; or, where that is 0, by the costs: usual is the least power of two at
- *  which the latency of its allreduce is at most 1/20 of the time (and no more than some 100
- *  buckets result), ends a quarter of it, most eight times it. No MPI. */
+/** bucket_bytes as it stands. Or, where that is 0, by the costs: usual is the least power of two at
+ *  which the latency of its allreduce is at most 1/20 of the time, and no more than some 100
+ *  buckets result. ends is a quarter of it, most eight times it. No MPI. */
 ct_status ct_bucket_sizes_by(ct_grad_cost_fn cost, void *ctx, int n_rank, int64_t bucket_bytes,
                              const ct_grad_range *range, int n_range, ct_bucket_sizes *sizes_p);
 /** The same by the cost model of the communicator and the config's allreduce. Rank 0's word.

@@ -2,7 +2,7 @@
  *
  * All gradients are views of one arena, in the order in which backward finishes them, so a bucket
  * is a range and packing is free. A bucket leaves when its last gradient is ready, while backward
- * works on earlier layers, and may be under way until the next forward needs its weights; of those
+ * works on earlier layers, and may be under way until the next forward needs its weights. Of those
  * under way the one that forward reads first has the link. A large gradient may be several buckets.
  * Parameters of their codec's min_bytes and more are buckets of their own; the small ones between
  * them travel dense. Of a table each rank's rows may travel as a list (row_sum.h), in place of a
@@ -175,7 +175,7 @@ ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
  * blocks. */
 ct_status ct_grad_pipe_ready_to(ct_grad_pipe *gp, int i, int64_t count);
 /** Of range i, which has row_most, on every rank or on none in a step. value NULL, before the
- *  gradient is ready: of it rows index[0 … m) alone are not zero; that may be said several times a
+ *  gradient is ready: of it rows index[0 … m) alone are not zero. That may be said several times a
  *  step, and then no dense sum is made. Else, with row_beside, once a step, after the gradient is
  *  ready: these rows, one after the other in value, are to be added to it. Never blocks.
  *  CT_ERR_ARG. */

@@ -167,8 +167,8 @@ ct_status ct_grad_pipe_switch_codecs(ct_grad_pipe *gp);
 /** The same, but to try codecs: until the next recode what they keep is of no importance, and of
  *  what they absorb nothing moves (ct_grad_pipe_tries()). Needs `history`. Collective. */
 ct_status ct_grad_pipe_switch_codecs_to_try(ct_grad_pipe *gp);
-/** While codecs are tried: what range i's has left behind, which absorbs nothing, so that its sums
- *  moved weights, waits with what was kept before; the next recode gives it back. *kept_p: false
+/** While codecs are tried: range i's absorbs nothing, so that its sums moved weights. What it has
+ *  left behind waits with what was kept before, and the next recode gives it back. *kept_p: false
  *  where what waits counts in other units. */
 ct_status ct_grad_pipe_keep_tried(ct_grad_pipe *gp, int i, bool *kept_p);
 /** What they had kept before may not be lost with the codecs that the ranges have now: is there

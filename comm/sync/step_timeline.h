@@ -3,19 +3,19 @@
  * One rank stands for all: its forward and backward are lists of what takes time, gradients that
  * get ready, and weights that are about to be read. A bucket leaves when its last gradient is
  * ready, and is encoded then: the rank does nothing else meanwhile. Buckets have the link one after
- * the other; of those under way the one that forward reads first has it (it interrupts), and
- * messages move while layers compute, and take a share of that time where `taken` says so. What has
- * landed is decoded and updated at once, again in the rank's own time. Forward waits before it
- * reads a weight whose sum has not landed. With after_all what has landed is added to a norm at
- * once; forward waits for everything before it reads the first weight, and then all are updated.
- * With shards (ZeRO) a bucket is reduce-scattered; its own part is updated, and then the weights of
- * all parts are gathered, on the same link. With visits they are gathered for the steps that read
- * them instead, some buckets ahead, forward and backward: forward waits before it reads a weight,
- * backward before the last stretch of computation before its gradient is ready.
- * With `alone` a thread of the exchange's own encodes and decodes instead, one bucket at a time:
- * what is to leave first, else what forward reads first. It takes one of the cores that compute,
- * and all of them while the rank waits. What that leaves out: that latencies of several buckets
- * overlap, and that messages wait for the next poll.
+ * the other. Of those under way the one that forward reads first has it (it interrupts). Messages
+ * move while layers compute, and take a share of that time where `taken` says so. What has landed
+ * is decoded and updated at once, again in the rank's own time. Forward waits before it reads a
+ * weight whose sum has not landed. With after_all what has landed is added to a norm at once;
+ * forward waits for everything before it reads the first weight, and then all are updated. With
+ * shards (ZeRO) a bucket is reduce-scattered; its own part is updated, and then the weights of all
+ * parts are gathered, on the same link. With visits they are gathered for the steps that read them
+ * instead, some buckets ahead, forward and backward. Forward waits before it reads a weight.
+ * Backward waits before the last stretch of computation before its gradient is ready. With `alone`
+ * a thread of the exchange's own encodes and decodes instead, one bucket at a time: what is to
+ * leave first, else what forward reads first. It takes one of the cores that compute, and all of
+ * them while the rank waits. What that leaves out: that latencies of several buckets overlap, and
+ * that messages wait for the next poll.
  */
 #ifndef CT_STEP_TIMELINE_H
 #define CT_STEP_TIMELINE_H

@@ -47,9 +47,9 @@ ct_status ct_file_write(const char *path, const void *data, size_t size);
 
 /* ---- names that files and folders have until they are whole */
 
-/** Appends PATH.WORD.PROCESS-HOST: the number of this process, and 32 bits of a hash of its host's
- *  name and of where its number counts (a name space, as of a container), so that other processes,
- *  also on other hosts, call their files otherwise. */
+/** Appends PATH.WORD.PROCESS-HOST: the number of this process, and 32 bits of a hash. The hash is
+ *  of its host's name and of where its number counts (a name space, as of a container). So other
+ *  processes, also on other hosts, call their files otherwise. */
 void ct_path_add_own(ct_text *t, const char *path, const char *word);
 
 /** Removes a file, or a folder and the files in it. Quiet. */
@@ -67,8 +67,8 @@ int ct_path_exchange(const char *from, const char *to);
 /* ---- folders */
 
 /** The next name in a folder, "." and ".." left out; it stays until the next call. NULL: there is
- *  none, and *reason_p is 0; or the file system failed, so that there may be more, and *reason_p is
- *  the errno. reason_p may be NULL. d may be, too: what could not be opened has no names, and
+ *  none, and *reason_p is 0. Or the file system failed, so that there may be more, and *reason_p is
+ *  the errno. reason_p may be NULL. d may be NULL, too: what could not be opened has no names, and
  *  *reason_p stays. */
 const char *ct_folder_next(DIR *d, int *reason_p);
 

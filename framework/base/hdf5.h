@@ -17,7 +17,7 @@ void ct_hdf5_unlock(void);
 
 /* ---- What an HDF5 file says of an array, checked before memory is taken for it.
  *
- * A file may be broken or forged, so nothing that it says of itself is believed: an array has at
+ * A file may be broken or forged, so nothing that it says of itself is believed. An array has at
  * most CT_HDF5_MAX_DIM axes, its elements can be counted, and the file is long enough to hold them.
  * The caller holds the lock.
  */
@@ -54,7 +54,7 @@ bool ct_hdf5_look(hid_t set, ct_hdf5_array *a_p, char why[CT_HDF5_WHY]);
 /** Likewise, and the elements must be integers or floats. */
 bool ct_hdf5_look_numbers(hid_t set, ct_hdf5_array *a_p, char why[CT_HDF5_WHY]);
 /** Whether the file may hold so many bytes of the values: it is as long, or compressed. by_chunk:
- *  count the chunks that are there, which takes a look at each; else the whole file counts. */
+ *  count the chunks that are there, which takes a look at each. Else the whole file counts. */
 bool ct_hdf5_holds(hid_t set, const ct_hdf5_array *a, int64_t bytes, bool by_chunk,
                    char why[CT_HDF5_WHY]);
 

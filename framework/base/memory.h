@@ -28,7 +28,7 @@ static inline size_t ct_align_up(size_t bytes)
  *  for huge pages, and are first written by the team, a share each. Freed with ct_mem_release(). */
 void *ct_mem_acquire(size_t bytes);
 /** The same, but the pages of a large block take memory when they are first written, next to who
- *  writes them: for what may never be used, or is used when other memory is free again. */
+ *  writes them. It is for what may never be used, or is used when other memory is free again. */
 void *ct_mem_reserve(size_t bytes);
 void ct_mem_release(void *block); /* NULL allowed */
 /** What these bytes of a block hold is lost, and the whole pages among them go back to the system.

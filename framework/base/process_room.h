@@ -1,7 +1,7 @@
 /** @file process_room.h  Whether the system's limits leave a rank room to start.
  *
  * Where a limit is too small, MPI and OpenMP end a rank in words of their own, which name no limit,
- * or wait for good; and a stack that is too small ends in a crash. So a rank looks first.
+ * or wait for good. A stack that is too small ends in a crash. So a rank looks first.
  */
 #ifndef CT_PROCESS_ROOM_H
 #define CT_PROCESS_ROOM_H

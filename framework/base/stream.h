@@ -1,8 +1,9 @@
 /** @file stream.h  Stores that pass the caches by.
  *
- * A store into a line that no cache holds reads the line first. Where an array is larger than the
- * caches and nothing of it is read again soon, writing whole lines past them saves that reading: a
- * third of the traffic of a map from one array to another. Elsewhere these are plain stores.
+ * A store into a line that no cache holds reads the line first. It pays to write whole lines past
+ * the caches where an array is larger than these and nothing of it is read again soon. That saves
+ * the reading: a third of the traffic of a map from one array to another. Elsewhere these are plain
+ * stores.
  */
 #ifndef CT_STREAM_H
 #define CT_STREAM_H

@@ -47,15 +47,16 @@ ct_status ct_convert_mnist(const ct_convert_options *o);
 ct_status ct_convert_cifar10(const ct_convert_options *o);
 /** The mean's name in a folder of sets whose images have one size. */
 #define CT_MEAN_FILE "mean.binaryproto"
-/** Image files by a list of "path label" into the set `to`; or, of a folder `from` that has one for
- *  each class, into train_lmdb and, with `validation`, test_lmdb of the folder `to`, beside the
- *  names of the classes (class_names.h) and, where images are resized, their mean. The order is
- *  mixed then. The same sets for the same files and seed. */
+/** Image files by a list of "path label" into the set `to`. Or, of a folder `from` that has one for
+ *  each class, into train_lmdb and, with `validation`, test_lmdb of the folder `to`. Beside these
+ *  lie the names of the classes (class_names.h) and, where images are resized, their mean. The
+ *  order is mixed then. The same sets for the same files and seed. */
 ct_status ct_convert_images(const ct_convert_options *o);
-/** Images with boxes, as files that are kept compressed: by a list of "image annotation", or of a
- *  folder of PASCAL VOC's form, `from`, into train_lmdb and, where it says which images are for
- *  testing, test_lmdb of the folder `to`. Annotations are VOC's XML files. o->labelmap numbers the
- *  classes; without it they are those that occur, in the order of their bytes, from 1 on. */
+/** Images with boxes, as files that are kept compressed. They come by a list of "image annotation",
+ *  or of a folder of PASCAL VOC's form, `from`. They go into train_lmdb and, where it says which
+ *  images are for testing, test_lmdb of the folder `to`. Annotations are VOC's XML files.
+ *  o->labelmap numbers the classes; without it they are those that occur, in the order of their
+ *  bytes, from 1 on. */
 ct_status ct_convert_annotated(const ct_convert_options *o);
 /** Text, a sentence a line; `from`: a folder with *train*.txt and, if there, *valid*.txt (or dev)
  * and *test*.txt, `to` one for train.h5, valid.h5, test.h5 and vocabulary.txt; or both a file. The

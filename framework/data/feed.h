@@ -1,13 +1,13 @@
 /** @file feed.h  One rank of a node fetches records from the files for all ranks of the node.
  *
- * The node's rank 0 has threads that go through the steps of the stream and put what the files hold
- * of each step's samples, of all ranks of the node, into memory that they share: a few slots of one
- * step each. Every rank's loader decodes its own samples from there. So a node has each file open
- * once and reads each record once an epoch, decoding stays spread over the ranks, and the samples
- * are those that every rank would have read itself.
+ * The node's rank 0 has threads that go through the steps of the stream. They put what the files
+ * hold of each step's samples, of all ranks of the node, into memory that they share: a few slots
+ * of one step each. Every rank's loader decodes its own samples from there. So a node has each file
+ * open once and reads each record once an epoch, decoding stays spread over the ranks, and the
+ * samples are those that every rank would have read itself.
  *
  * Ranks jump from one run of steps to another (a test pass, a resumed run) at the same places of
- * their programs but at different times; each run has a generation, and a slot belongs to a
+ * their programs but at different times. Each run has a generation, and a slot belongs to a
  * generation and a step. A slot is filled anew when no rank can want it any more.
  */
 #ifndef CT_FEED_H

@@ -68,8 +68,8 @@ typedef struct ct_label_count {
 
 void ct_label_count_add(ct_label_count *c, int64_t label);
 /** Logs how many classes there are and how many samples they have. warn: warns, with the counts, of
- *  labels below 0, of classes below the largest that have no sample, and where the largest class
- * has more than ten times the samples of the smallest. */
+ *  labels below 0, and of classes below the largest that have no sample. Also warns where the
+ *  largest class has more than ten times the samples of the smallest. */
 void ct_label_count_report(const ct_label_count *c, const char *of, bool warn);
 void ct_label_count_release(ct_label_count *c);
 

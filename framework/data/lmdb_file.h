@@ -1,10 +1,10 @@
 /** @file lmdb_file.h  The data file of an LMDB, read without the library: where each record lies.
  *
- * Nothing is locked, mapped or written, so any number of processes on any file system may do it,
- * and a file that is cut off or damaged is an error message instead of a signal. Nobody may write
- * to it meanwhile. The layout is LMDB 0.9's (data format version 1) of 64-bit machines: two meta
- * pages, of which the one with the newer transaction counts; a B+ tree of branch and leaf pages;
- * values of more than about half a page on overflow pages of their own, in one piece.
+ * Nothing is locked, mapped or written, so any number of processes on any file system may do it. A
+ * file that is cut off or damaged is an error message instead of a signal. Nobody may write to it
+ * meanwhile. The layout is LMDB 0.9's (data format version 1) of 64-bit machines: two meta pages,
+ * of which the one with the newer transaction counts; a B+ tree of branch and leaf pages; values of
+ * more than about half a page on overflow pages of their own, in one piece.
  */
 #ifndef CT_LMDB_FILE_H
 #define CT_LMDB_FILE_H

@@ -6,7 +6,7 @@
  * it.
  *
  * With skip_broken, a sample that cannot be read or does not fit is replaced by the next good one
- * in the order of the data set (ct_reader_after()), with its labels; crop and mirroring stay those
+ * in the order of the data set (ct_reader_after()), with its labels. Crop and mirroring stay those
  * of the position. Batches count what was replaced; who may sum over ranks compares it with the
  * limit (layers/types/data_common.c).
  */

@@ -1,9 +1,9 @@
 /** @file pack.h  A batch as bytes in one piece, for a device that transforms it.
  *
  * What a sample's transform takes of it (its window: the crop, or all) lies in the block as it was
- * decoded, a byte or a float a value, channel by channel and not mirrored, with where it was taken
- * beside it. The device does the rest: (value - mean) * scale, the mirroring, the border. So a
- * quarter of the bytes goes up, and no host thread does arithmetic; draws, and the operations on
+ * decoded: a byte or a float a value, channel by channel and not mirrored. Where it was taken
+ * stands beside it. The device does the rest: (value - mean) * scale, the mirroring, the border. So
+ * a quarter of the bytes goes up, and no host thread does arithmetic; draws, and the operations on
  * each value, are those of ct_transform_apply(), so the result is the same bit by bit.
  *
  * The block: a ct_pack_place a sample, then the further fields, then the values; each from a

@@ -132,10 +132,10 @@ ct_status ct_reader_create(const ct_reader_ops *ops, const char *who, const char
 /* ---- what a net reads */
 
 /** The shape of one sample as the net's data layer of phase TEST reads it, of its source where that
- *  is there, else as the layer says; and that which its transform_param makes of it. Not
+ *  is there, else as the layer says. And the shape that its transform_param makes of it. Not
  *  collective. CT_UNSUPPORTED, quiet, with why: it is not known or drawn by chance, or the net is
- * asked for hidden tokens. CT_ERR_CONFIG, CT_ERR_DATA, logged: transform_param does not fit. Of a
- * text its length: a window of TokenData, one word of TextData.
+ *  asked for hidden tokens. CT_ERR_CONFIG, CT_ERR_DATA, logged: transform_param does not fit. Of a
+ *  text its length: a window of TokenData, one word of TextData.
  */
 ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *sample_p, ct_shape *input_p,
                               ct_why *why);

@@ -1,9 +1,9 @@
 /** @file stripes.h  Data sets in stripes: runs of consecutive samples, dealt out over files.
  *
- * n samples in `stripes` runs of equal length (one more here and there), stripe k in file
- * k mod files, as disk arrays do it. Any floor(n / stripes) or fewer samples that follow one
- * another lie in at most two stripes, so in at most two files; and ranks whose parts of a batch lie
- * behind one another read from different files.
+ * n samples in `stripes` runs of equal length (one more here and there), stripe k in file k mod
+ * files, as disk arrays do it. Any floor(n / stripes) or fewer samples that follow one another lie
+ * in at most two stripes, so in at most two files. And ranks whose parts of a batch lie behind one
+ * another read from different files.
  *
  * Shuffling keeps that: each epoch draws an order of the stripes, and an order within each. Where
  * the lengths differ, a longer stripe stands where in the plain order a longer one stands. With one

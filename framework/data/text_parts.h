@@ -16,10 +16,10 @@ typedef struct ct_text_parts {
     char *list;                                      /* TO/list of folders, else NULL */
 } ct_text_parts;
 
-/** o->from: a folder with *train*.txt and, if there, *valid*.txt (or dev) and *test*.txt, o->to one
- *  for files of their parts' names and `suffix`; or both a file. list: what else a folder gets, for
- *  instance "vocabulary.txt", or NULL. CT_ERR_CONFIG where a file is there and may not be replaced;
- *  CT_ERR_IO, CT_ERR_DATA. The parts are to be destroyed also then. */
+/** o->from: a folder with *train*.txt and, if there, *valid*.txt (or dev) and *test*.txt. o->to:
+ *  one for files of their parts' names and `suffix`. Or both are a file. list: what else a folder
+ *  gets, for instance "vocabulary.txt", or NULL. CT_ERR_CONFIG where a file is there and may not be
+ *  replaced; CT_ERR_IO, CT_ERR_DATA. The parts are to be destroyed also then. */
 ct_status ct_text_parts_find(const ct_convert_options *o, const char *suffix, const char *list,
                              ct_text_parts *parts);
 void ct_text_parts_destroy(ct_text_parts *parts); /* zeroed ones allowed */

@@ -3,14 +3,14 @@
  * value = (pixel - mean) * scale, where the mean is that of the pixel's place before cropping.
  * Where sizes are drawn as in NVIDIA's fork, it is the middle of mean_file, of the crop's size:
  * that of the place in the crop, before mirroring. In TRAIN the crop's place and the mirroring are
- * random, keyed by (seed, position of the sample in the endless stream), so they depend neither on
- * threads nor on the number of ranks; two data layers that walk in step are cropped and mirrored
+ * random, keyed by (seed, position of the sample in the endless stream). So they depend neither on
+ * threads nor on the number of ranks. Two data layers that walk in step are cropped and mirrored
  * alike. In TEST the crop is the centre, or the crop of the sample (crop.h), whose places and
- * mirroring take the place of both. With `pad` (ours) a random crop may reach that many pixels
- * out of the sample, where values are 0, the mean (He et al., "Deep Residual Learning", 2016,
- * section 4.2: 4 pixels on CIFAR-10). In TRAIN `lighting` adds a colour to all pixels, drawn along
- * the axes in which colours of ImageNet vary (Krizhevsky et al., "ImageNet Classification", 2012,
- * section 4.1). `erase` sets a box of the output to 0, the mean (Zhong et al., "Random Erasing Data
+ * mirroring take the place of both. With `pad` (ours) a random crop may reach that many pixels out
+ * of the sample, where values are 0, the mean (He et al., "Deep Residual Learning", 2016, section
+ * 4.2: 4 pixels on CIFAR-10). In TRAIN `lighting` adds a colour to all pixels, drawn along the axes
+ * in which colours of ImageNet vary (Krizhevsky et al., "ImageNet Classification", 2012, section
+ * 4.1). `erase` sets a box of the output to 0, the mean (Zhong et al., "Random Erasing Data
  * Augmentation", 2017).
  */
 #ifndef CT_TRANSFORM_H

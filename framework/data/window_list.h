@@ -1,9 +1,9 @@
 /** @file window_list.h  WindowData: its files of windows, which of them are drawn, and what becomes
  * of one.
  *
- * Caffe's WindowData layer (Girshick's R-CNN): a window of an image is widened by its context, what
- * lies beyond the image is left out, the rest is resized so that window and context would fill
- * crop x crop, the mean is taken off and the values are scaled; places beyond the image are 0.
+ * Caffe's WindowData layer (Girshick's R-CNN): a window of an image is widened by its context, and
+ * what lies beyond the image is left out. The rest is resized so that window and context would fill
+ * crop x crop. The mean is taken off, and the values are scaled. Places beyond the image are 0.
  */
 #ifndef CT_WINDOW_LIST_H
 #define CT_WINDOW_LIST_H

@@ -1,7 +1,7 @@
 /** @file exchange.h  What the solver has of the other ranks: their groups (group.h), what
  * synchronises the gradients with theirs, and what codecs keep of them for snapshots.
  *
- * A step begins, says of each gradient that it is ready, polls, and waits for sums; what carries
+ * A step begins, says of each gradient that it is ready, polls, and waits for sums. What carries
  * them is the transport of the step: messages of the host, copies of a device's gradients through
  * the host, or a device's own library (runtime/exchange). All calls come from the main thread;
  * begin, wait and finish are collective.
@@ -50,10 +50,10 @@ typedef struct ct_transport_ops {
      *  returned when all own pieces had, and they are updated now. From now on wait and finish
      *  return when weights are those of all ranks. Collective. NULL: nobody has shards. */
     ct_status (*updated)(void *ctx);
-    /** Under shards of which ranks get weights when they ask for them (ZeRO 3): own pieces of the
+    /** Under shards of which ranks get weights when they ask for them (ZeRO 3). Own pieces of the
      *  weights of a chunk, which begins with this parameter (ct_net_options.window), are in their
-     *  place, and the others' begin to come; wait: returns when they are there. The same chunks in
-     *  the same order on all ranks. NULL: nobody asks. */
+     *  place. The others' begin to come. wait: returns when they are there. The same chunks in the
+     *  same order on all ranks. NULL: nobody asks. */
     ct_status (*gather)(void *ctx, int param, bool wait);
 } ct_transport_ops;
 

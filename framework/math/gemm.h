@@ -6,11 +6,11 @@
  * Where A has few rows, B is read once, as it lies, as fast as memory gives it (gemm_tile.c).
  *
  * Nothing allocates: a plan says how much workspace a call needs. An element's sum is in an order
- * that depends on its length and `deep` alone, so results are the same bits for any number of
- * threads (and differ between vector widths only in how multiply-adds are rounded).
+ * that depends on its length and `deep` alone. So results are the same bits for any number of
+ * threads. Between vector widths they differ only in how multiply-adds are rounded.
  *
  * With bf16 op(A) and op(B) are rounded to bfloat16 as they are packed (to the nearest, ties to
- * even), products are exact and added up in f32: where the processor has an instruction for pairs
+ * even). Products are exact and added up in f32. Where the processor has an instruction for pairs
  * of them, panels hold pairs, otherwise f32 numbers that were rounded. Beside the error of f32
  * sums, |computed - exact| <= (2 u + u^2) |alpha| sum |a||b|, u = 2^-8, for operands above 2^-126.
  */

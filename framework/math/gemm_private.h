@@ -8,8 +8,8 @@
 enum { CT_GEMM_MAX_ROWS = 14, CT_GEMM_VECS = 2, CT_GEMM_MAX_WIDTH = 32 /* floats */ };
 enum { CT_GEMM_MAX_SETS = 5 };
 
-/* Panels are counted in words of 32 bits: one value each, or a pair of bf16 numbers that follow one
- * another in the sum, the first in the lower half; an odd sum's last word has a zero. */
+/* Panels are counted in words of 32 bits. A word is one value, or a pair of bf16 numbers that
+ * follow one another in the sum, the first in the lower half. An odd sum's last word has a zero. */
 
 /** c[i][0..vecs lanes) = alpha sum over q < k words of a[q][i] b[q][0..vecs lanes) + beta c[i][..]
  * for i of rows; a: k x rows, b: k x vecs lanes; beta == 0 does not read c. next: vecs lanes

@@ -1,13 +1,13 @@
 /** @file math.h  Matrix and vector operations on a device's memory.
  *
  * Row major, 64-bit sizes, f32. Each device has one ct_math_ops (dev->math). On the CPU an
- * operation called outside a parallel region uses the OpenMP team, inside one it runs on the
- * calling thread: so a layer may split a batch over threads and call these per image. Results of
+ * operation called outside a parallel region uses the OpenMP team. Inside one it runs on the
+ * calling thread. So a layer may split a batch over threads and call these per image. Results of
  * vector operations do not depend on the number of threads. dot, sumsq and asum are sums of doubles
- * in an order that the length alone says, with products that are exact: of parts of max(8192,
- * ceil(n / 256)) elements, one after the other, each of 16 sums of every 16th element. So all ranks
- * find the same norm of the same gradient, with unlike numbers of threads and vectors, too.
- * Where ranks hold pieces of it: square_tree.h.
+ * in an order that the length alone says, with products that are exact. They are of parts of
+ * max(8192, ceil(n / 256)) elements, one after the other. Each part is of 16 sums of every 16th
+ * element. So all ranks find the same norm of the same gradient, with unlike numbers of threads and
+ * vectors, too. Where ranks hold pieces of it: square_tree.h.
  */
 #ifndef CT_MATH_H
 #define CT_MATH_H
@@ -68,7 +68,7 @@ typedef struct ct_math_ops {
     ct_status (*update_all)(ct_stream st, int kind, const struct ct_update *u,
                             const struct ct_update_all *all);
     /** gemm of operands that are rounded (to the nearest, ties to even) on the way, in `room` of
-     *  narrow_room() bytes on the device. narrow: of CT_NARROW_…, those that are so already; with C
+     *  narrow_room() bytes on the device. narrow: of CT_NARROW_…, those that are so already. With C
      *  beta is 0. NULL on the CPU, where gemm.h does that. */
     size_t (*narrow_room)(ct_operand operand, int64_t m, int64_t n, int64_t k, unsigned narrow);
     ct_status (*gemm_narrow)(ct_stream st, ct_operand operand, bool trans_a, bool trans_b,

@@ -1,10 +1,10 @@
 /** @file step_there.h  The numbers of a training step, on the device.
  *
  * Work that a device is given once and then again as one (graphs) cannot carry numbers that change
- * from step to step, and a number that the device itself finds, such as the norm of all gradients,
- * would have to be waited for. So kernels read them here, in the order of the stream on which they
- * are written: rates and corrections by the host at the start of a step, the loss's scale and
- * whether the gradients can be used by the device.
+ * from step to step. And the host would have to wait for a number that the device itself finds,
+ * such as the norm of all gradients. So kernels read them here, in the order of the stream on which
+ * they are written. The host writes rates and corrections at the start of a step. The device writes
+ * the loss's scale, and whether the gradients can be used.
  */
 #ifndef CT_STEP_THERE_H
 #define CT_STEP_THERE_H

@@ -57,9 +57,9 @@ enum { CT_UPDATE_LINE = 16 };
 
 struct ct_step_there;
 
-/** One pass over parameters [first, first + n) in the arena, whatever their multipliers; u: of the
- *  whole arenas, with the rate and the decays as they are before the multipliers. part and
- *  part_of_line (a number a line of the arena), trust and at lie on the device. */
+/** One pass over parameters [first, first + n) in the arena, whatever their multipliers. u: of the
+ *  whole arenas, with the rate and the decays as they are before the multipliers. On the device lie
+ *  part and part_of_line (a number a line of the arena), trust and at. */
 typedef struct ct_update_all {
     const ct_update_part *part;
     const uint16_t *part_of_line;
@@ -72,10 +72,10 @@ typedef struct ct_update_all {
 /* What a device has of them: math.h. kind: ct_update_kind of update_math.h. */
 ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u);
 
-/** Before a mean square of n elements stays as it is for good, while signs of their mean are sent
- *  (1-bit Adam): no element is left below a ten thousandth of the largest of its block of 1024,
- * whose mean magnitude every sign stands for. An element without a gradient would else go as far as
- * its root is small. A second time it changes nothing. */
+/** For 1-bit Adam, before a mean square of n elements stays as it is for good, while signs of their
+ *  mean are sent. No element is left below a ten thousandth of the largest of its block of 1024.
+ *  Every sign stands for the mean magnitude of that block. An element without a gradient would else
+ *  go as far as its root is small. A second time it changes nothing. */
 void ct_update_floor_squares(int64_t n, float *square);
 
 /** SGD with momentum, by ct_math_ops.sgd. */

@@ -15,8 +15,8 @@
  * A row may also say how long something took that has no choice of engines, such as a batch of a
  * server (ct_engine_plan_keep()).
  *
- * In a job rank 0's rows, and what it times, are everyone's, among what all ranks have: every
- * ct_engine_plan_agree() and ct_engine_plan_choose() is collective, so that ranks must ask the same
+ * In a job rank 0's rows, and what it times, are everyone's, among what all ranks have. Every
+ * ct_engine_plan_agree() and ct_engine_plan_choose() is collective. So ranks must ask the same
  * questions in the same order, as nets of one prototxt do. Whether one is asked must not hang on
  * what a rank's processor or library can do.
  */

@@ -117,10 +117,11 @@ typedef struct ct_exec {
     double targets;    /* … and adds the targets of this rank that count */
 } ct_exec;
 
-/** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled by
- *  batch_global / batch_local where every sample counts the same (data_dependent false), summed
- *  over the ranks where the count depends on the data (ignored labels). The sum of the ranks'
- *  gradients is the gradient of the global batch then; with batch_summed, that of a group's part.
+/** The divisor of a loss or accuracy over the *global* batch, from this rank's own count. Where
+ *  every sample counts the same (data_dependent false) it is scaled by batch_global / batch_local.
+ *  Where the count depends on the data (ignored labels) it is summed over the ranks. The sum of the
+ *  ranks' gradients is the gradient of the global batch then; with batch_summed, that of a group's
+ *  part.
  *
  *  It is collective, and sends messages, only where the count depends on the data. Layers on the
  *  CPU add such counts up between two of their parts (ct_sum_ops); forms for devices do it here. */

@@ -1,15 +1,15 @@
 /** @file layer.h  What a layer is, and the table through which nets find one.
  *
- * A layer type is one const ct_layer_ops, defined at the end of layers/<type>_layer.c and listed
- * in layers/types/layer_types.h. A *layer* is an immutable description (its prototxt, what setup
- * made of it, its weights); an *instance* binds it to blobs, buffers and a kernel plan, so that two
- * nets or two micro-batches can share one layer. Neither owns blobs or weights: the net does.
+ * A layer type is one const ct_layer_ops, defined at the end of layers/<type>_layer.c and listed in
+ * layers/types/layer_types.h. A *layer* is an immutable description (its prototxt, what setup made
+ * of it, its weights). An *instance* binds it to blobs, buffers and a kernel plan, so that two nets
+ * or two micro-batches can share one layer. Neither owns blobs or weights: the net does.
  *
  * Order of calls: setup once per layer; reshape once per instance and whenever a bottom shape
  * changes; then forward and backward any number of times; release, destroy. Behind a layer with
- * ops.varies bottoms change from batch to batch: reshape may come right before each forward, with
- * any number of samples from 0 to what it was first given, and starts over from the bottoms' shapes
- * each time (buffers, kernels). What setup made holds for every number of samples.
+ * ops.varies bottoms change from batch to batch. Then reshape may come right before each forward,
+ * with any number of samples from 0 to what it was first given. It starts over from the bottoms'
+ * shapes each time (buffers, kernels). What setup made holds for every number of samples.
  *
  * The rules of backward: a bottom diff is overwritten; a weight diff is overwritten or added to
  * (ct_weight_beta()); what is not wanted (diff.data == NULL) is not computed.
@@ -228,9 +228,9 @@ typedef struct ct_fusion_ops {
      * CT_LIFETIME_PASS buffers; cheaply. ex NULL: only whether it can. */
     bool (*again)(const ct_layer *l, ct_instance *in, ct_exec *ex);
 
-    /** A ReLU's gradient, between two layers; asked after all groups are made, in this order.
-     *  offer_relu: this layer can leave that of the ReLU at the end of its group, and sets what
-     *  else it could leave. */
+    /** A ReLU's gradient, between two layers. The net asks after all groups are made, in this
+     *  order. offer_relu: this layer can leave that of the ReLU at the end of its group, and sets
+     *  what else it could leave. */
     void (*offer_relu)(const ct_layer *l, const ct_instance *in, ct_relu_share *share);
     /** true where backward will from now on make the gradient of what went into the ReLU before
      *  bottom 0, at no cost; clears what it does not need. NULL: it does not after all. */

@@ -1,10 +1,10 @@
 /** @file net.h  A net: layers bound to blobs, arenas and a flat list of steps.
  *
- * ct_net_create() filters the layers by phase, level and stage, inserts Split layers where a blob
- * has several readers, sets layers up, finds out which need gradients, lays weights and gradients
- * out in arenas in the order in which backward finishes them, and compiles a list of steps that one
- * interpreter runs, for one pass of the net or another (framework/net/pass.h). The memory plan lets
- * activations, their gradients and layers' buffers share memory by lifetime.
+ * ct_net_create() filters the layers by phase, level and stage, and inserts Split layers where a
+ * blob has several readers. It sets layers up, and finds out which need gradients. It lays weights
+ * and gradients out in arenas in the order in which backward finishes them. It compiles a list of
+ * steps that one interpreter runs, for one pass of the net or another (framework/net/pass.h). The
+ * memory plan lets activations, their gradients and layers' buffers share memory by lifetime.
  *
  * To find a layer that reads what it did not say it would (CT_READS_…), run with CORTADO_POISON=1:
  * memory is filled with NaN as soon as the plan holds it for dead (CPU only). CORTADO_UNSHARED=1
@@ -123,9 +123,9 @@ typedef struct ct_param {
     float lr_mult, decay_mult;
     ct_weight_kind kind;
     bool learns; /* has a gradient and lr_mult != 0 */
-    /** > 0: a rank's gradient has at most so many rows in a batch that one layer gives it, and to
-     *  send these as a list takes fewer bytes than a dense sum. row_beside: other layers give it
-     *  a dense gradient before, which is final at its BEGIN; the rows come later. */
+    /** > 0: a rank's gradient has at most so many rows in a batch that one layer gives it. To send
+     *  these as a list takes fewer bytes than a dense sum. row_beside: other layers give it a dense
+     *  gradient before, which is final at its BEGIN; the rows come later. */
     int64_t row_most;
     bool row_beside;
     const Ct__CompressionParameter *compress; /* of its param entry; NULL: the solver's */
@@ -316,7 +316,7 @@ const ct_blob *ct_value_reader_blob(const ct_net *net, int i);
  *  - `serve` says what the data layer does to pictures, unless the net has one;
  *  - names of classes stay.
  *  sample: channels x height x width as the data layer reads them; input: as its transform_param
- *  makes them; of a text both are its length: ct_net_sample_shape(). *deploy_p is freed with
+ *  makes them. Of a text both are its length: ct_net_sample_shape(). *deploy_p is freed with
  *  ct__net_parameter__free_unpacked(). CT_UNSUPPORTED, quiet: no data layer of samples, or nothing
  *  works on them alone. */
 ct_status ct_net_make_deploy(const Ct__NetParameter *net, const ct_shape *sample,

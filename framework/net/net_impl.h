@@ -192,8 +192,8 @@ ct_status ct_pass_vary_after(ct_pass *pass, int i);
 /** The place in a packed net behind which rows may be left out: of the last layer that looks at
  *  other tokens, else of the ids. No transfer is under way there. */
 int ct_net_narrow_behind(const ct_net *net);
-/** From now on they may be left out: the tops of that layer, and all that lies beside them, are
- *  1 x rows x …, and layers behind it take each row for itself. *can_p false: there is none. */
+/** From now on they may be left out. The tops of that layer, and all that lies beside them, are 1 x
+ *  rows x …. Layers behind it take each row for itself. *can_p false: there is none. */
 ct_status ct_pass_narrow_make(ct_pass *pass, bool *can_p);
 void ct_pass_narrow_release(ct_pass *pass);
 /** Rows [n], ascending, that the next forward goes on with there; NULL: all. */
@@ -339,10 +339,10 @@ ct_status ct_memory_plan_share(ct_region *r, const bool *own, int n, int in_flig
  *
  * Giving a device its work costs the host a few microseconds a kernel. Where a net gives the same
  * kernels in every pass, a run of its steps is recorded once, in the second pass, and from then on
- * given as one. Out of it stay data layers, layers on the host, and what waits for the device;
- * between ranks also the steps at which gradients leave, unless what happens to them can be
- * recorded (step_after.h), and those at which weights are waited for, if anybody waits. Values are
- * the same, bit for bit.
+ * given as one. Out of it stay data layers, layers on the host, and what waits for the device.
+ * Between ranks the steps at which gradients leave stay out, too, unless what happens to them can
+ * be recorded (step_after.h). So do those at which weights are waited for, if anybody waits. Values
+ * are the same, bit for bit.
  */
 
 /** What a pass does, each with its ctx. */

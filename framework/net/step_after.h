@@ -2,7 +2,7 @@
  * ranks and updates of the weights.
  *
  * Where all of that is the same in each step, and the host takes no part in it, it is recorded with
- * the steps of backward (net_impl.h), and one graph goes from the loss to the new weights.
+ * the steps of backward (net_impl.h). Then one graph goes from the loss to the new weights.
  */
 #ifndef CT_STEP_AFTER_H
 #define CT_STEP_AFTER_H

@@ -2,7 +2,7 @@
  *
  * A thread's share of the work is the time that it spends on a processor, whenever that is, so the
  * split on 64 threads can be looked at on 2 cores. That holds where threads that wait sleep
- * (OMP_WAIT_POLICY=passive), and for loops that are split beforehand: of one whose threads take
+ * (OMP_WAIT_POLICY=passive), and for loops that are split beforehand. Of a loop whose threads take
  * what is left, those that wake first take most where there are too few cores.
  *
  * Things are looked at many times, and of each thread the least counts: what disturbs only adds.

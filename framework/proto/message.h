@@ -27,9 +27,9 @@ static inline bool ct_field_is_private(const ProtobufCFieldDescriptor *f)
 /** A message with its defaults, or NULL without memory. */
 ProtobufCMessage *ct_message_create(const ProtobufCMessageDescriptor *type);
 
-/** A message of a file's bytes; NULL with a reason, also where its messages are nested deeper than
- * a text's may be, where a string is longer than 16 MiB, or where many messages would take more
- * than 256 MiB. Quiet. */
+/** A message of a file's bytes, or NULL with a reason. It is NULL also where its messages are
+ * nested deeper than a text's may be, where a string is longer than 16 MiB, or where many messages
+ * would take more than 256 MiB. Quiet. */
 ProtobufCMessage *ct_message_unpack(const ProtobufCMessageDescriptor *type, const void *data,
                                     size_t size, const char **why_p);
 
@@ -42,8 +42,8 @@ const void *ct_field_at(const ProtobufCMessage *m, const ProtobufCFieldDescripto
 ProtobufCMessage *ct_field_message(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
                                    size_t i);
 /** Sets the field (a repeated one gets one element more) to the value at `value`, of
- *  ct_field_size() bytes, whose memory the message then owns. is_exact: the array may stem from
- *  elsewhere, so its capacity is its count; else it grew only here. CT_ERR_NOMEM, logged. */
+ *  ct_field_size() bytes. The message then owns its memory. is_exact: the array may stem from
+ *  elsewhere, so its capacity is its count. Else it grew only here. CT_ERR_NOMEM, logged. */
 ct_status ct_field_put(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, const void *value,
                        bool is_exact);
 /** Frees what the field holds and sets it back to its default, unset. CT_ERR_NOMEM, logged. */

@@ -53,20 +53,19 @@ ct_status ct_prototxt_read(const ProtobufCMessageDescriptor *type, const char *p
 /** … of a net, whose only `repeat` has `count` copies, whatever it says; 0: as it says. */
 ct_status ct_prototxt_read_repeat(const ProtobufCMessageDescriptor *type, const char *path,
                                   int32_t count, ct_source_map *map, ProtobufCMessage **message_p);
-/** Writes message as text format that parses back to an equal message (an enum number that its
- *  type does not know and fields unknown to the schema, which only binary files bring, excepted,
- *  and what `repeat` the layers came from).
- *  Equal messages give equal texts. CT_ERR_NOMEM. */
+/** Writes message as text format that parses back to an equal message. Excepted are an enum number
+ *  that its type does not know, and fields unknown to the schema, which only binary files bring. So
+ *  is what `repeat` the layers came from. Equal messages give equal texts. CT_ERR_NOMEM. */
 ct_status ct_prototxt_write(const ProtobufCMessage *message, ct_text *out);
 /** Appends text as a string with its quotes, for those who write text format bit by bit. */
 void ct_prototxt_quote(const char *text, ct_text *out);
 
 /** Sets a field by path: "base_lr", "comm.bucket_mb", "layer[conv1].convolution_param.num_output",
- *  "layer[conv1].param[1].lr_mult". [ ] holds a name (all messages of that name are set, such as
- *  a data layer of TRAIN and one of TEST) or an index; a missing message is made. value is text
+ *  "layer[conv1].param[1].lr_mult". [ ] holds a name (all messages of that name are set, such as a
+ *  data layer of TRAIN and one of TEST) or an index. A missing message is made. value is text
  *  format, where quotes around a string and [ ] around a list of numbers may be left out. origin
  *  names the option in messages. A repeated field is replaced. An unknown name and a wrong value
- * change nothing. CT_ERR_CONFIG with the nearest name. */
+ *  change nothing. CT_ERR_CONFIG with the nearest name. */
 ct_status ct_prototxt_set(ProtobufCMessage *message, const char *path, const char *value,
                           const char *origin);
 /** The same, and map (NULL allowed) says from then on that the field stands in the option. */

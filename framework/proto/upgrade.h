@@ -30,10 +30,10 @@ const char *ct_layer_type_reading(const char *field, int k);
 /** Brings solver_type, and the nets within the solver, up to date. CT_ERR_CONFIG. */
 ct_status ct_solver_upgrade(Ct__SolverParameter *solver, const char *file, ct_source_map *map);
 /** Reads a solver. The paths in net, train_net and test_net are replaced by those of the file
- *  beside the solver where there is none as given, and left where there is none at all (an option
- *  may still set them). snapshot_prefix is, where unset, path less its ending, and in a
- *  directory the solver's name. The nets are not
- * read yet. Freed with ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
+ *  beside the solver where there is none as given. They are left where there is none at all (an
+ *  option may still set them). snapshot_prefix is, where unset, path less its ending, and in a
+ *  directory the solver's name. The nets are not read yet. Freed with
+ *  ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParameter **solver_p);
 /** That replacing of the paths in net, train_net and test_net alone. path: the solver's. For paths
  *  that options set. CT_ERR_NOMEM. */

@@ -113,7 +113,7 @@ void ct_progress_format(char *text, size_t size, int64_t iteration, int64_t max_
  * A file is a row of records (TensorFlow's TFRecord): length, masked CRC32C of it, bytes, masked
  * CRC32C of these. A record is a message Event of tensorflow/core/util/event.proto, here with a
  * Summary of scalars of 32 bits. The first event that has numbers comes behind a SessionLog START
- * of its step: of a run that went on from a snapshot, or that overwrites another, readers drop what
+ * of its step. Of a run that went on from a snapshot, or that overwrites another, readers drop what
  * earlier files of the folder have from that step on.
  */
 

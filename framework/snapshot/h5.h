@@ -2,7 +2,7 @@
  *  framework/snapshot.
  *
  * HDF5 1.10 cannot close a file whose writes failed, and the process dies at exit. So the library
- * lays a file out in a sparse memory file, where arrays take no space, and our own code writes the
+ * lays a file out in a sparse memory file, where arrays take no space. Our own code writes the
  * bytes to disk, arrays straight from where they lie, and hashes them on the way.
  *
  * Every function takes the HDF5 lock itself. Paths inside a file are absolute ("/data/ip1/0");

@@ -5,9 +5,10 @@
  * The owner's thread touches the file every few seconds.
  *
  * An owner that is gone blocks nobody. It is gone where its process no longer runs, as far as this
- * process can see its processes; where it is an earlier start of the same SLURM job, which was
- * requeued; and where its file was not touched for the limit. Who cannot tell at once waits until
- * the file is touched or the limit is over. Ages are compared by the file server's clock.
+ * process can see its processes. It is gone where it is an earlier start of the same SLURM job,
+ * which was requeued. It is gone where its file was not touched for the limit. Who cannot tell at
+ * once waits until the file is touched or the limit is over. Ages are compared by the file server's
+ * clock.
  */
 #ifndef CT_SNAPSHOT_OWNER_H
 #define CT_SNAPSHOT_OWNER_H

@@ -2,9 +2,9 @@
  * whole arrays that files have.
  *
  * Rank 0 of the job reads and writes files. It reaches the arrays of all ranks as ranges of
- * storages that are as long as the whole net's arenas: a range that it wants comes from the ranks
- * that have parts of it, and one that it gives back goes to all that do. Nobody needs more room
- * than for two ranges.
+ * storages that are as long as the whole net's arenas. A range that it wants comes from the ranks
+ * that have parts of it. One that it gives back goes to all that do. Nobody needs more room than
+ * for two ranges.
  */
 #ifndef CT_SNAPSHOT_PARTS_H
 #define CT_SNAPSHOT_PARTS_H
@@ -52,8 +52,8 @@ ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group
                           ct_parts **parts_p);
 void ct_parts_destroy(ct_parts *p); /* NULL allowed */
 /** From now on states are storages of shards (ct_storage_open_shard()), of which `own` is this
- *  rank's; NULL, on all ranks or on none: each has all of its parts. learned: so are the weights
- *  that come and go, and lie there; NULL: it has none. Both outlive p. Collective over the job
+ *  rank's. NULL, on all ranks or on none: each has all of its parts. learned: so are the weights
+ *  that come and go, and lie there. NULL: it has none. Both outlive p. Collective over the job
  *  where there are shards. CT_ERR_NOMEM, CT_ERR_CONFIG. */
 ct_status ct_parts_share_out(ct_parts *p, const ct_shard *own, ct_storage *learned);
 /** Whether this rank is the one that stands for its part of parameter i. */
@@ -71,7 +71,7 @@ ct_status ct_parts_add_up(const ct_parts *p, int i, float *v);
 /** As whole.h reaches them, over the job. p stays meanwhile. */
 ct_whole_source ct_parts_source(const ct_parts *p);
 /** ct_whole_run() of that: whole[k] stands for own[k] of all ranks, in the order of the whole net's
- *  arenas. own[n]: this rank's arenas in the same order on all ranks, the weights first, then
+ *  arenas. own[n]: this rank's arenas, in the same order on all ranks. The weights come first, then
  *  states of what learns. Collective. */
 ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_whole_work work,
                        void *ctx);

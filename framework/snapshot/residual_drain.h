@@ -4,8 +4,8 @@
  * Codecs with momentum correction keep V (comm/codec/codec.h): updates that were made and not sent.
  * A run in which such a parameter travels in another way has no codec to send them. Its weights
  * take them as dense steps of a compressed run would (comm/codec/codec_side.h, where the reason
- * stands): in each step as much of V, summed over the ranks, as goes no farther than the step's own
- * update,
+ * stands). In each step they take as much of V, summed over the ranks, as goes no farther than the
+ * step's own update,
  *
  *     share = min(1, |update| / |V|)        weight = weight - share V        V = (1 - share) V
  *

@@ -2,9 +2,9 @@
  * shape and range of bytes of each tensor, and the bytes. Files of one part, and those in shards
  * that a model.safetensors.index.json names. Source: the README of huggingface/safetensors.
  *
- * Nothing that a file says is believed: the header lies within the file, each range within what
- * follows it and as long as shape and dtype say, no two overlap, and no byte is without a tensor.
- * Private to framework/snapshot.
+ * Nothing that a file says is believed. The header lies within the file, and each range within what
+ * follows it. A range is as long as shape and dtype say, no two overlap, and no byte is without a
+ * tensor. Private to framework/snapshot.
  */
 #ifndef CT_SNAPSHOT_SAFETENSORS_H
 #define CT_SNAPSHOT_SAFETENSORS_H

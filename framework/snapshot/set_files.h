@@ -43,9 +43,9 @@ void ct_set_clean(const char *prefix);
 ct_status ct_set_weights(const char *prefix, int64_t iteration, char **file_p);
 /** Removes the set of an iteration, whole. */
 void ct_set_remove(const char *prefix, int64_t iteration);
-/** Of the set that state is of, the newest: removes committed sets of earlier iterations so that
- *  `keep` remain with that one and the best that it spares, and rank files of its own from n_rank
- *  on. keep <= 0: all stay. */
+/** state is of the newest set. Removes committed sets of earlier iterations so that `keep` remain
+ *  with that one and the best that it spares. Also removes rank files of its own from n_rank on.
+ *  keep <= 0: all stay. */
 void ct_set_prune(const char *prefix, const struct ct_snapshot_state *state, int keep,
                   int n_rank_file);
 /** Renames temp to path and syncs the directory. CT_ERR_IO: there is no file `temp` any more. */

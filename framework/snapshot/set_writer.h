@@ -38,9 +38,9 @@ typedef ct_status (*ct_set_write_fn)(ct_set_writer *s);
 /** s is zero but for `later`. Collective, as the next two are. */
 ct_status ct_set_open(ct_set_writer *s, const char *prefix, const ct_net *net,
                       const ct_snapshot_state *state, const ct_exchange *exchange);
-/** What ranks do together before the solver state is written, and each rank's own file, which a
- *  thread writes where `later` is set. first: what rank 0 does with arrays of all ranks; where
- *  `later` is set, what every rank does. */
+/** What ranks do together before the solver state is written, and each rank's own file. Where
+ *  `later` is set a thread writes that file. first: what rank 0 does with arrays of all ranks;
+ *  where `later` is set, what every rank does. */
 ct_status ct_set_prepare(ct_set_writer *s, ct_set_write_fn first);
 /** status: of all that was written, on every rank; where it is CT_OK the set is committed. */
 ct_status ct_set_close(ct_set_writer *s, ct_status status, int keep);

@@ -18,7 +18,7 @@
  * Rank 0 writes the shared parts. Independent of the number of ranks: on another count the per-rank
  * state is summed over the ranks of then and every rank of now takes an equal share of the sum.
  * Residuals of parameters that travel otherwise now go to the weights, by and by, or into the next
- * gradient; until they are there a snapshot of that run has what is left, as rank 0's state.
+ * gradient. Until they are there a snapshot of that run has what is left, as rank 0's state.
  *
  * Of a net that ranks run together, each a part, the shared files have whole arrays, as one rank
  * writes them, so however the net is divided, it reads them. Rank files have what their ranks have,
@@ -92,9 +92,9 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     const char *plan;       /* rows of engines, framework/net/engine_plan.h; NULL: none */
     double loss_window[1024]; /* average_loss                                           */
     int n_loss, next_loss;
-    /* read: this rank's part of what was not sent of parameters that travel otherwise now, to be
-     * added to their next gradient; on the net's device, as long as the gradient arena, the
-     * caller's to release; NULL: nothing */
+    /* read: this rank's part of what was not sent of parameters that travel otherwise now. It is to
+     * be added to their next gradient. On the net's device, as long as the gradient arena, the
+     * caller's to release. NULL: nothing */
     float *owed;
     /* likewise of weights. Written: rank 0 keeps it for all, who have the same. Read: the caller's
      * to close */
@@ -176,12 +176,12 @@ ct_status ct_snapshot_list_best(const char *prefix, const ct_snapshot_state *sta
 /** The weights of the best set in the list that is whole, as ct_snapshot_newest_weights(); NULL:
  *  there is no list, or none is whole. CT_ERR_DATA: the list cannot be read. */
 ct_status ct_snapshot_best_weights(const char *prefix, char **file_p);
-/** The solver state of the latest iteration that prefix has, whatever it holds, or, where no set is
- *  committed, a file of the latest one: what a run from the start would mix its own with. *file_p
- * is malloc'ed, or NULL where there is none. Rank 0 calls it. As ct_snapshot_newest(). */
+/** The solver state of the latest iteration that prefix has, whatever it holds. Where no set is
+ *  committed, it is a file of the latest one. A run from the start would mix its own with these.
+ *  *file_p is malloc'ed, or NULL where there is none. Rank 0 calls it. As ct_snapshot_newest(). */
 ct_status ct_snapshot_any(const char *prefix, char **file_p);
-/** Copies weights by layer name from a file of any format; logs how many layers were loaded, which
- * of the net have none in the file and which of the file are not in the net. Shapes fit when they
+/** Copies weights by layer name from a file of any format. Logs how many layers were loaded, which
+ * of the net have none in the file, and which of the file are not in the net. Shapes fit when they
  * are equal but for leading ones, so the four dimensions of old models do. CT_ERR_SHAPE where
  * shapes or numbers of blobs differ (both are printed), CT_ERR_DATA where no layer has a namesake;
  * net is untouched then. Not collective. */

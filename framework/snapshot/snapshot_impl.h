@@ -139,19 +139,20 @@ ct_status ct_carry_read(const char *file, ct_net *net, const ct_carry_groups *g)
  *
  * With the same number of ranks each takes back its own. Otherwise the sum over the ranks of then
  * is kept: every rank takes 1 / n_rank of it. Nothing of a residual is lost where a parameter now
- * travels in another way: what is counted in updates goes to the weights, no farther in an
- * iteration than that moves them (framework/snapshot/residual_drain.h); what is counted in
+ * travels in another way. What is counted in updates goes to the weights, no farther in an
+ * iteration than that moves them (framework/snapshot/residual_drain.h). What is counted in
  * gradients goes into the next gradient.
  *
- * Where ranks of then or of now have parts of the net, the same holds of each part: each takes back
- * its own where all have the parts of then, otherwise the sum of whole arrays is taken apart.
- * What all ranks have alike and is not one number of a parameter starts anew then.
+ * Where ranks of then or of now have parts of the net, the same holds of each part. Each takes back
+ * its own where all have the parts of then. Otherwise the sum of whole arrays is taken apart. What
+ * all ranks have alike and is not one number of a parameter starts anew then.
  */
 
 /** What is on its way to the weights, in rank 0's file. */
 #define CT_RANK_LATE "late"
-/** In a file of a rank that has parts, of each parameter with a state: 1 where its gradients are
- *  another rank's, too, the axis that is cut, first and length of each range; none: it is whole. */
+/** In a file of a rank that has parts, numbers of each parameter with a state. They are 1 where its
+ *  gradients are another rank's, too, the axis that is cut, and first and length of each range.
+ *  None: it is whole. */
 #define CT_RANK_PART      "part"
 #define CT_RANK_LATE_RATE "late_rate"
 
@@ -162,7 +163,7 @@ ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *s
 /* ---- Caffe's own solver states: binary (.solverstate) and HDF5.
  *
  * Caffe keeps the histories without names: by learnable parameter, in the order of the layers and
- * of their blobs (a shared weight once, statistics and rates of 0 too); solvers with two have first
+ * of their blobs (a shared weight once, statistics and rates of 0 too). Solvers with two have first
  * those of all parameters, then the second ones of all.
  */
 

@@ -1,8 +1,8 @@
 /** @file whole.h  Arrays of which ranks have parts, as rank 0 reaches them: whole.
  *
  * Rank 0 of a group reads and writes files. It works on storages that are as long as the whole
- * arrays: a range that it wants comes from the ranks that have parts of it, and one that it gives
- * back goes to all that do. The others answer until it is done. Nobody needs more room than for two
+ * arrays. A range that it wants comes from the ranks that have parts of it. One that it gives back
+ * goes to all that do. The others answer until it is done. Nobody needs more room than for two
  * ranges. Who has what is the answer's business (parts.h, shards.h).
  *
  * Rank 0 works in its main thread (ct_whole_run()), or in another one while all main threads do

@@ -1,11 +1,11 @@
 /** @file average_precision.h  How good detections are, over all batches of a test and all ranks.
  *
  * DetectionEvaluate says of each detection whether it is right. Of a class, detections in the order
- * of their scores give a curve: with each further one, the share of all true boxes that are found
- * (recall), and the share of detections that are right (precision). Its area is the average
- * precision (Everingham et al., "The PASCAL Visual Object Classes Challenge", 2010), and the mean
- * over the classes that have true boxes is what a net is judged by. Rows of all batches and ranks
- * are looked at together: means of batches, or of ranks, would be something else.
+ * of their scores give a curve. With each further one it has the share of all true boxes that are
+ * found (recall), and the share of detections that are right (precision). Its area is the average
+ * precision (Everingham et al., "The PASCAL Visual Object Classes Challenge", 2010). The mean over
+ * the classes that have true boxes is what a net is judged by. Rows of all batches and ranks are
+ * looked at together: means of batches, or of ranks, would be something else.
  */
 #ifndef CT_SOLVER_AVERAGE_PRECISION_H
 #define CT_SOLVER_AVERAGE_PRECISION_H

@@ -8,7 +8,7 @@
  *     noise   E |g - G|^2 of the gradient g of one batch, G its mean: from batches at one point
  *     signal  |G|^2
  *     error   |estimate - G|^2 at the last point of a round, about a round's way from what is
- * known: what is measured, without what noise adds to it
+ *             known: what is measured, without what noise adds to it
  *
  * Of the way of a round, (n - 1) / n lies between its first point and its last. An estimate's error
  * grows with the square of the way. So the next round takes the largest n with

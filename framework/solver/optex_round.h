@@ -11,10 +11,10 @@
  * that follow one another share a point's batch, and their parts of its gradient are added up.
  *
  * Each rank has one share of all points, gradients and states: a P-th of the gradient arena
- * (ct_net_part()). It works out predictions and corrections of that. A point goes together where
- * it is evaluated, its gradient goes to the shares, and at the end all ranks get the new weights:
- * with k = max(1, N / P) a rank sends at most (2 k + 1) (P - 1) / P arrays a round. What is about
- * whole vectors, as norms and distances, is added up over the ranks in double.
+ * (ct_net_part()). It works out predictions and corrections of that. A point goes together where it
+ * is evaluated, its gradient goes to the shares, and at the end all ranks get the new weights. With
+ * k = max(1, N / P) a rank sends at most (2 k + 1) (P - 1) / P arrays a round. What is about whole
+ * vectors, as norms and distances, is added up over the ranks in double.
  *
  * What follows is said by the corrector:
  *
@@ -27,7 +27,7 @@
  * depend on the number of ranks by rounding at most: where these share batches, and where sums over
  * whole vectors decide.
  *
- * A round may have fewer steps, n, which divides N: step s then has the gradient of N / n batches,
+ * A round may have fewer steps, n, which divides N. Step s then has the gradient of N / n batches,
  * the mean of theirs, at N / n times the rate. n = 1 is the rule with `iter_size` N. A momentum
  * that has the rate in it is scaled as the rate is, where n changes.
  *

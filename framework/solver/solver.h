@@ -1,10 +1,9 @@
 /** @file solver.h  The training loop: synchronous SGD as Caffe defines it, over the global batch.
  *
- * A step: iter_size times forward and backward; gradients leave as they become final; each bucket
+ * A step: iter_size times forward and backward. Gradients leave as they become final. Each bucket
  * is clipped (if asked), regularised and applied as it lands, during the next forward if need be
- * (train_step.h): the numbers are those of steps one after the other. Losses and outputs are means
- * over the global batch of all ranks.
- * Of type OptEx an iteration is several such steps (optex.h).
+ * (train_step.h). The numbers are those of steps one after the other. Losses and outputs are means
+ * over the global batch of all ranks. Of type OptEx an iteration is several such steps (optex.h).
  */
 #ifndef CT_SOLVER_H
 #define CT_SOLVER_H
@@ -114,7 +113,7 @@ void ct_whole_nets_destroy(ct_whole_nets *w); /* zeroed ones too */
 /** Creates train and test nets, opens the exchange, broadcasts the initial weights, loads the
  *  solver's `weights`. CT_ERR_CONFIG, CT_ERR_IO (snapshot_prefix cannot be written). Collective.
  *  After an error *solver_p is what there is of it, or NULL. ct_solver_destroy() is for errors that
- *  all ranks have: it is collective, and waits for a rank that is in the middle of something. */
+ *  all ranks have. It is collective, and waits for a rank that is in the middle of something. */
 ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p);
 void ct_solver_destroy(ct_solver *s); /* NULL allowed */
 /** Who looks into steps. Each may be NULL. */

@@ -58,8 +58,8 @@ bool ct_update_rule_corrects(const char *type);
 /** Likewise: may its mean square stay as it is, while codecs send its mean? */
 bool ct_update_rule_freezes(const char *type);
 /** Bytes that a rank keeps of a solver's own, beside weights and gradients: the states of its rule,
- *  averages of the weights, and of OptEx points and gradients, each as long as the gradient arena
- * of grad_count floats. 0 where its type is none. */
+ *  averages of the weights, and of OptEx points and gradients. Each is as long as the gradient
+ *  arena of grad_count floats. 0 where its type is none. */
 int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_count);
 /** Gradients are scaled by the norm of all of them: clip_gradients, where no local_clip of each
  * rank takes its place. */

@@ -74,8 +74,8 @@ typedef struct ct_device {
     ct_status (*copy_begin)(ct_stream st, void *host, void *data, size_t bytes, bool down,
                             void **ticket_p);
     ct_status (*copy_done)(void *ticket, bool wait, bool *done_p); /* where done, it is gone */
-    /** As from_host, but the host block may be used again at once, and nobody waits for the stream:
-     *  bytes go to pinned memory first, up beside what the device computes, and to their place in
+    /** As from_host, but the host block may be used again at once, and nobody waits for the stream.
+     *  Bytes go to pinned memory first, up beside what the device computes, and to their place in
      *  the order of the stream. NULL: from_host is as good. */
     ct_status (*upload)(ct_stream st, void *data, const void *host, size_t bytes);
     const ct_graph_ops *graph; /* NULL: none */

@@ -1,7 +1,7 @@
 /** @file tokenizer.h  Texts as ids of tokens, and back.
  *
  * A tokenizer comes from a file, known by its bytes: a tokenizer.json of Hugging Face (byte-level
- * BPE, WordPiece, or characters), a rank file of tiktoken, a GGUF's vocabulary; or it is `bytes`,
+ * BPE, WordPiece, or characters), a rank file of tiktoken, a GGUF's vocabulary. Or it is `bytes`,
  * whose ids are the bytes. It never changes once it is open, so any number of threads may use it.
  *
  * Byte-level tokenizers take any bytes and give them back. What is no UTF-8 is, to their splits, a

@@ -1,9 +1,9 @@
 /** @file engine.h  Tables of implementations of one operation, and the choice from them.
  *
  * An operation `op` defines ct_op_desc (shapes and limits, all that a choice depends on) and
- * ct_op_args (pointers of one call); CT_ENGINE(op) then makes the type of an implementation and
- * the functions that search a table. A table ends with NULL; before it stands the reference,
- * which supports everything on the CPU and is the oracle of the others.
+ * ct_op_args (pointers of one call). CT_ENGINE(op) then makes the type of an implementation and the
+ * functions that search a table. A table ends with NULL; before it stands the reference, which
+ * supports everything on the CPU and is the oracle of the others.
  */
 #ifndef CT_ENGINE_ENGINE_H
 #define CT_ENGINE_ENGINE_H
@@ -86,8 +86,8 @@ float *ct_engine_scratch(void *block, size_t *bytes_p, int64_t n, bool fill);
 /* supports holds every limit of run. workspace may be NULL: none. It is private to the call,
  * 64-byte aligned, and holds garbage. prefers may be NULL (always): whether "auto" takes it where
  * it is supported. can: what else run does where its arguments ask for it, in bits of the
- * operation; who does not know a bit is not asked. ct_<op>_find: the first that supports d and,
- * unless policy is "auto", is called so; or NULL. ct_<op>_pick: the same for a layer, which fails
+ * operation. Who does not know a bit is not asked. ct_<op>_find: the first that supports d and,
+ * unless policy is "auto", is called so. Or NULL. ct_<op>_pick: the same for a layer, which fails
  * with CT_ERR_CONFIG where there is none. */
 #define CT_ENGINE_TABLE(_op)                                                                       \
     typedef struct ct_##_op##_impl {                                                               \
@@ -146,10 +146,10 @@ float *ct_engine_scratch(void *block, size_t *bytes_p, int64_t n, bool fill);
     }
 
 /* The same for an operation with engines that only timing can tell apart: ct_<op>_pick asks the
- * plan where there is one and nobody named an engine. The operation defines ct_<op>_key: all that d
- * says but the number of threads, as a text without " |"; ct_<op>_scratch: the arguments of a call
- * of that kind, all operands in the block but the workspace; block NULL: nothing but the bytes, in
- * *bytes_p, which starts at 0. */
+ * plan where there is one and nobody named an engine. The operation defines two functions.
+ * ct_<op>_key: all that d says but the number of threads, as a text without " |". ct_<op>_scratch:
+ * the arguments of a call of that kind, all operands in the block but the workspace. block NULL:
+ * nothing but the bytes, in *bytes_p, which starts at 0. */
 #define CT_ENGINE_TIMED(_op)                                                                       \
     CT_ENGINE_TABLE(_op)                                                                           \
     void ct_##_op##_key(const ct_##_op##_desc *d, ct_run_kind kind, char *text, size_t size);      \

@@ -57,9 +57,9 @@ enum { CT_BOX_NO_MATCH = -1, CT_BOX_OUTSIDE = -2 };
 
 /** match[i]: the true box that box i of `box` [n] stands for, CT_BOX_NO_MATCH, or CT_BOX_OUTSIDE
  *  where boxes that reach out of the image are left out. First each true box takes the best free
- *  box, the best pair first; then, with `threshold` >= 0, each free box the true one that it
- *  overlaps most, by the threshold at least. overlap[i]: with the best true box. best: scratch,
- *  one for each true box. */
+ *  box, the best pair first. Then, with `threshold` >= 0, each free box takes the true one that it
+ *  overlaps most, by the threshold at least. overlap[i]: with the best true box. best: scratch, one
+ *  for each true box. */
 void ct_box_match(const ct_truth *t, const float *box, int64_t n, bool leave_out, float threshold,
                   int32_t *match, float *overlap, ct_ranked *best);
 

@@ -25,8 +25,8 @@ static inline bool ct_loss_counts(const ct_loss_rule *r)
     return r->has_ignore && (r->mode == CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
 }
 /** What the sum of this rank's losses is divided by: of all its labels, those that count, or its
- *  samples, over all ranks; at least 1, so that a batch without labels is no NaN. Collective where
- *  ct_loss_counts(). NONE is a plain sum, over the ranks too. */
+ *  samples, over all ranks. It is at least 1, so that a batch without labels is no NaN. Collective
+ *  where ct_loss_counts(). NONE is a plain sum, over the ranks too. */
 ct_status ct_loss_divisor(const ct_loss_rule *r, ct_exec *ex, int64_t all, int64_t counted,
                           int64_t samples, double *divisor_p);
 /** The same; where ct_loss_counts(), *counted is what all ranks have counted. Sends nothing. */
@@ -137,8 +137,8 @@ ct_status ct_softmax_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex,
 /** Of a part: declares the buffers of exchanges of `rows` positions, and of the share of each. */
 void ct_softmax_loss_reserve(ct_instance *in, int64_t rows, ct_buffer_lifetime keep);
 /** Of a part: y = exp(x - the largest of these), and in SHARE what it is to be multiplied by to be
- *  the softmax of all classes; *sum_p: the sum of the losses, the same bits on each part. d: so
- * many of the positions. Collective over the parts: one transfer. y may be x. */
+ *  the softmax of all classes. *sum_p: the sum of the losses, the same bits on each part. d: so
+ *  many of the positions. Collective over the parts: one transfer. y may be x. */
 ct_status ct_softmax_loss_exchange(ct_instance *in, ct_exec *ex, const ct_softmax_desc *d,
                                    const float *x, const int32_t *label, float *y, double *sum_p);
 void ct_softmax_loss_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e);

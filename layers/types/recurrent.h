@@ -1,7 +1,7 @@
 /** @file recurrent.h  What LSTM and RNN share; private to layers/.
  *
- * Bottoms: x T x N x …, cont T x N, then N x … that every step sees (static) if it is there, then
- * with expose_hidden the state before the first step, each 1 x N x H. Tops: T x N x H, then with
+ * Bottoms: x T x N x …, cont T x N, then N x … that every step sees (static) if it is there. With
+ * expose_hidden the state before the first step follows, each 1 x N x H. Tops: T x N x H, then with
  * expose_hidden the state after the last step. T steps of N columns; in memory a step's columns
  * stand together. Without expose_hidden the state is carried from batch to batch.
  *

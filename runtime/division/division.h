@@ -38,9 +38,9 @@ typedef struct ct_job_division {
     ct_division division;      /* for ct_solver_options */
 } ct_job_division;
 
-/** Binds p to the solver's train net, whose message is `param`, and fills in what `options` say of
- * the division but for the window: nets, environment, exchange. p, options->param and the job
- * outlive it; the job is connected. Collective. CT_ERR_CONFIG, CT_ERR_LAUNCH. */
+/** Binds p to the solver's train net, whose message is `param`. Fills in what `options` say of the
+ * division but for the window: nets, environment, exchange. p, options->param and the job outlive
+ * it; the job is connected. Collective. CT_ERR_CONFIG, CT_ERR_LAUNCH. */
 ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
                                ct_solver_options *options, ct_job_division **d_p);
 /** The same for one net, of the phase that options have: they and *param_p become this rank's. Its

@@ -1,8 +1,9 @@
 /** @file exchange_divided.h  The exchange of a rank in a net that is divided among ranks: several,
  * each of some of the parameters. Weights of layers that work on samples of the rank's own are
- * summed over the ranks of the stage (ct_param.own_samples), those of the first and the last stage
- * over both (tied), and the others over the ranks that have the same part of every replica. On
- * devices their library sums, as without a division (ct_exchange_pick_sum()); but not what is tied.
+ * summed over the ranks of the stage (ct_param.own_samples). Those of the first and the last stage
+ * are summed over both (tied). The others are summed over the ranks that have the same part of
+ * every replica. On devices their library sums, as without a division (ct_exchange_pick_sum()); but
+ * not what is tied.
  */
 #ifndef CT_EXCHANGE_DIVIDED_H
 #define CT_EXCHANGE_DIVIDED_H

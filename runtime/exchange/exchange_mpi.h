@@ -21,8 +21,8 @@ typedef struct ct_exchange_mpi ct_exchange_mpi;
 ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
                                  ct_trace *trace, bool dense_elsewhere, ct_exchange_mpi **x_p,
                                  ct_exchange *out);
-/** Before the first step: gradients are summed where they are, on net's device, by this library;
- *  NULL: there is one rank. all: in every step; else in those in which nothing is compressed, as
+/** Before the first step: gradients are summed where they are, on net's device, by this library.
+ *  NULL: there is one rank. all: in every step. Else in those in which nothing is compressed, as
  *  `compression { type: AUTO }` may find when a run begins or after trials: through the host, where
  *  codecs meet, they would cost more. Which has a step is decided when it begins, alike on all
  *  ranks. Sums of other numbers on the device are the library's in all steps. Collective. */

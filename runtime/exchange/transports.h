@@ -2,10 +2,10 @@
  * framework/exchange/exchange.h) where they lie on a device; private to runtime/exchange.
  *
  * staged: a parameter's gradient that is ready is copied down beside what the device goes on
- * computing, and handed to the transport of the host once it is there; what lands is copied up, and
- * the update follows it on the device. So whatever moves messages on the host serves GPUs, with any
- * MPI. Gradients that the inner transport takes from the device by itself, as codecs do, are left
- * there.
+ * computing. Once it is there it is handed to the transport of the host. What lands is copied up,
+ * and the update follows it on the device. So whatever moves messages on the host serves GPUs, with
+ * any MPI. Gradients that the inner transport takes from the device by itself, as codecs do, are
+ * left there.
  *
  * device: gradients are summed where they are, by the device's own library
  * (framework/tensor/device.h): NCCL, or an MPI that takes the device's memory. Parameters that
@@ -28,8 +28,8 @@ ct_status ct_transport_staged_create(const ct_net *net, const ct_transport *inne
 /** For an inner transport that takes parts (ready_to): elements [from, from + count) of this
  *  gradient hold the sum, before the whole is reported. ctx: s. */
 ct_status ct_transport_staged_part(void *ctx, int param, int64_t from, int64_t count);
-/** Between steps: from now on the gradient of this parameter stays where it is, and inner is told
- *  at once that it is ready, in the order of the device's stream, where its sum lands, too; or it
+/** Between steps: from now on the gradient of this parameter stays where it is. inner is told at
+ *  once that it is ready, in the order of the device's stream, where its sum lands, too. Or it
  *  comes down, as all do at first. */
 void ct_transport_staged_leave(ct_transport_staged *s, int param, bool stays);
 /** Bytes copied down and up so far. */

@@ -15,9 +15,8 @@
 typedef struct ct_image_model ct_image_model;
 
 /** The net is borrowed; pictures (NULL: no files are taken) become the model's, also where this
- *  fails. labels: a file with a name for each class; NULL: those that the
- *  net has as class_name, if any. place: what messages call it.
- *  CT_ERR_CONFIG, CT_ERR_IO, logged. */
+ *  fails. labels: a file with a name for each class. NULL: those that the net has as class_name, if
+ *  any. place: what messages call it. CT_ERR_CONFIG, CT_ERR_IO, logged. */
 ct_status ct_image_model_create(ct_sample_net *net, ct_pictures *pictures, const char *name,
                                 const char *labels, const char *place, ct_image_model **m_p);
 /** CT_ERR_CONFIG, logged: the net's input or outputs are others. */

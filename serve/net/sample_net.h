@@ -1,7 +1,7 @@
-/** @file sample_net.h  A net of samples of one shape, such as pictures: one Input, N x C x H x W,
- * and outputs with a row for each sample, or the boxes that a DetectionOutput finds in all of them.
- * A batch has any number of samples up to `most`, whatever N the file says, and costs what a net
- * made for so many does.
+/** @file sample_net.h  A net of samples of one shape, such as pictures. It has one Input, N x C x H
+ * x W, and outputs with a row for each sample, or the boxes that a DetectionOutput finds in all of
+ * them. A batch has any number of samples up to `most`, whatever N the file says, and costs what a
+ * net made for so many does.
  */
 #ifndef CT_SAMPLE_NET_H
 #define CT_SAMPLE_NET_H

@@ -4,7 +4,7 @@
  * gets does not depend on what ran beside it.
  *
  * A net that pools makes embeddings, of length 1. infer takes ids, sequences x tokens, by the name
- * of the net's Input, and gives the net's output by its name: sequences x columns where it pools,
+ * of the net's Input. It gives the net's output by its name: sequences x columns where it pools,
  * else sequences x tokens x columns.
  */
 #ifndef CT_TOKEN_MODEL_H
@@ -34,7 +34,7 @@ void ct_token_model_destroy(ct_token_model *m); /* NULL allowed */
 const ct_served_model *ct_token_model_served(const ct_token_model *m);
 /** Runs batches of growing size for about limit_s seconds, longer where two of each take longer,
  * and says how long they took. division: of the net, whose ranks make the same runs, by the clock
- * of rank 0; NULL: this one alone. */
+ * of rank 0. NULL: this one alone. */
 ct_status ct_token_model_measure(ct_token_model *m, double limit_s,
                                  const ct_deployed_division *division, ct_batch_cost *cost);
 

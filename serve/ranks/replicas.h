@@ -18,16 +18,16 @@
 
 typedef struct ct_replicas ct_replicas;
 
-/** Rank 0, of the other ranks of c; each of them is the first of `each` ranks of the job. model:
+/** Rank 0, of the other ranks of c. Each of them is the first of `each` ranks of the job. model:
  * its own, whose name, inputs and outputs are theirs, too; borrowed. wake(ctx): a message waits for
- *  ct_replicas_move(); any thread. */
+ * ct_replicas_move(); any thread. */
 ct_status ct_replicas_create(ct_comm *c, int each, const ct_served_model *model,
                              void (*wake)(void *ctx), void *ctx, ct_replicas **r_p);
 void ct_replicas_destroy(ct_replicas *r); /* NULL allowed */
 /** What runs on that rank of c, from 1 on. */
 const ct_served_model *ct_replicas_model(const ct_replicas *r, int rank);
 
-/** Moves messages, from the thread that calls MPI; it shares MPI with those that hold
+/** Moves messages, from the thread that calls MPI. It shares MPI with those that hold
  *  ct_comm_lock(), in which a group runs its passes. *nap_p: how long it may sleep until it looks
  *  again; INFINITY: until it is woken. CT_ERR_COMM, logged. */
 ct_status ct_replicas_move(ct_replicas *r, double *nap_p);
@@ -40,9 +40,9 @@ ct_status ct_replicas_check(ct_replicas *r, double limit_s);
 /** Every rank begins to open its files, in a thread beside its batches, and says the sum of its
  *  weights when ct_replicas_opened() asks. */
 void ct_replicas_open(ct_replicas *r);
-/** Waits for them. The status of the first that failed, logged with its words; CT_ERR_DATA, logged:
+/** Waits for them. The status of the first that failed, logged with its words. CT_ERR_DATA, logged:
  *  the weights of one are not those of `checksum`. tell false: rank 0 has failed itself, and said
- *  why; nothing is logged, and sums are not compared. */
+ *  why. Nothing is logged, and sums are not compared. */
 ct_status ct_replicas_opened(ct_replicas *r, uint64_t checksum, bool tell);
 /** They go over to what they opened, or close it. While no batch runs; sequences go on. */
 ct_status ct_replicas_take(ct_replicas *r, bool use);

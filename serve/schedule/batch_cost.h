@@ -64,10 +64,10 @@ double ct_batch_cost_times(const ct_batch_cost *c, double behind);
  * the least time together.
  *
  * In order of length a group is a run of neighbours, if a batch takes no less time for longer
- * samples: whatever the sizes of groups are, giving the longest requests to the group with the
+ * samples. Whatever the sizes of groups are, giving the longest requests to the group with the
  * longest makes no group longer. So dynamic programming over the ends of runs finds the optimum:
- * S[i] = min over j of S[j] + cost(length[i - 1], i - j). TurboTransformers' scheduler
- * (arXiv 2010.05680, section 5).
+ * S[i] = min over j of S[j] + cost(length[i - 1], i - j). TurboTransformers' scheduler (arXiv
+ * 2010.05680, section 5).
  */
 
 /** Seconds of a batch of `count` samples padded to `length`; does not fall with either. */

@@ -15,10 +15,10 @@ typedef struct ct_demand_net {
     int n_lack;
 } ct_demand_net;
 
-/** The shape that the top `name` of layer `maker` must have by what reads it, batch axis included:
- *  labels by the scores of their loss, targets by what they are compared with, and so on, also
- *  behind Slice and layers that keep shapes. *reason_p: the layer that asks. Without a made net the
- *  answer is whether one may tell, and *shape_p means nothing. */
+/** The shape that the top `name` of layer `maker` must have by what reads it, batch axis included.
+ *  Labels have it by the scores of their loss, targets by what they are compared with, and so on.
+ *  It is found also behind Slice and layers that keep shapes. *reason_p: the layer that asks.
+ *  Without a made net the answer is whether one may tell, and *shape_p means nothing. */
 bool ct_shape_demanded(const ct_demand_net *d, int maker, const char *name, ct_shape *shape_p,
                        const Ct__LayerParameter **reason_p);
 

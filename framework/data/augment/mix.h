@@ -1,10 +1,10 @@
 /** @file mix.h  Mixup and CutMix: two samples of a batch become two mixtures, labels included.
  *
  * Samples 2 i and 2 i + 1 of the global batch are a pair. With a share s, drawn of (seed, position
- * of the first), the first becomes s of itself and 1 - s of the other, and the other likewise:
+ * of the first), the first becomes s of itself and 1 - s of the other, and the other likewise.
  * mixup adds up their values (Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018),
- * CutMix exchanges a box of about 1 - s of the area (Yun et al., "CutMix", 2019). So a rank
- * needs no other rank's samples, and what comes out does not depend on the number of ranks.
+ * CutMix exchanges a box of about 1 - s of the area (Yun et al., "CutMix", 2019). So a rank needs
+ * no other rank's samples, and what comes out does not depend on the number of ranks.
  *
  * A label becomes a distribution over the classes: s for its own, 1 - s for the other's. In TEST
  * nothing is mixed, and labels stay numbers.

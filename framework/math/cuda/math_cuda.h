@@ -12,7 +12,7 @@ extern "C" {
 extern const ct_math_ops ct_math_cuda;
 /** Makes the cuBLAS handle of this process's device; called by ct_device_cuda_open(). */
 ct_status ct_math_cuda_open(void);
-/** n_batch products C_i = alpha op(A_i) op(B_i) + beta C_i, as gemm; the i-th operands lie a_step,
+/** n_batch products C_i = alpha op(A_i) op(B_i) + beta C_i, as gemm. The i-th operands lie a_step,
  *  b_step, c_step numbers behind the first ones (0: all products share it). a and b hold numbers of
  *  `operand`: floats, which TF32 rounds as it reads them, or 16 bits each. */
 ct_status ct_math_cuda_gemm_batch(ct_stream st, ct_operand operand, bool trans_a, bool trans_b,

@@ -45,9 +45,9 @@ ct_status ct_cuda_wait(cudaStream_t st, const char *what);
 
 /** cudaEventSynchronize(). */
 ct_status ct_cuda_wait_event(cudaEvent_t event, const char *what);
-/** Where what the device was given may never end, as a sum whose other ranks are gone: from here on
- *  both call `look` about every millisecond that they wait, and return its error at once. NULL:
- *  nobody has to be looked after. CT_ERR_DEVICE. */
+/** For where what the device was given may never end, as a sum whose other ranks are gone. From
+ *  here on both call `look` about every millisecond that they wait, and return its error at once.
+ *  NULL: nobody has to be looked after. CT_ERR_DEVICE. */
 ct_status ct_cuda_watch(ct_status (*look)(void *ctx), void *ctx);
 
 /** Device memory that one kernel may use between its two halves, in the order of the stream; made

@@ -59,7 +59,7 @@ typedef struct ct_attention_args {
     const int64_t *at;
     float *y; /* forward: overwritten; backward: what it was. n x tq x heads dim */
     /** n x heads x tq x 2: a row's largest score in units of ln 2, and 1 / sum over visible j of
-     *  2^(score - largest): 0, 0 where it sees nothing. forward writes them, unless NULL, and
+     *  2^(score - largest): 0, 0 where it sees nothing. Unless NULL, forward writes them and
      *  backward reads them, whichever engines they are. */
     float *stats;
     const float *dy;
@@ -120,8 +120,8 @@ void ct_attention_alone(const ct_attention_desc *d, const ct_attention_args *a, 
 /** Sets task_queries and task_keys for d->n_thread threads: as large as leaves all of them busy. */
 ct_status ct_attention_split(ct_attention_desc *d);
 
-/** Multiply-adds that each of d->n_thread threads does in flash's backward (else forward), tasks
- *  being dealt out to whoever is free first, in work[n_thread]. *last_p: what one thread could do
+/** Multiply-adds that each of d->n_thread threads does in flash's backward (else forward), in
+ *  work[n_thread]. Tasks are dealt out to whoever is free first. *last_p: what one thread could do
  *  until the last is done, waits for other threads included. */
 ct_status ct_attention_work(const ct_attention_desc *d, bool backward, double *work,
                             double *last_p);

@@ -80,8 +80,8 @@ typedef struct ct_flash_rows {
     /** p[n][..] = p keep_scale where it is kept, else 0: bit i of word q is lane i's of row q. */
     void (*drop)(int64_t n, const uint32_t *kept, float keep_scale, float *p);
     void (*grad)(const ct_flash_grad *a);
-    /** dot[i] = sum over dim of x y for n tokens, `row` apart, in the order in which tiles make dp:
-     *  where one key has it all, so that y is its value, the two are equal and ds is 0. */
+    /** dot[i] = sum over dim of x y for n tokens, `row` apart, in the order in which tiles make dp.
+     *  Where one key has it all, so that y is its value, the two are equal and ds is 0. */
     void (*dots)(int64_t n, int64_t dim, const float *x, const float *y, int64_t row, float *dot);
     /** to[i to_row + c] = by from[i from_row + c] for i < n, c < dim. */
     void (*copy)(int64_t n, int64_t dim, float by, const float *from, int64_t from_row, float *to,

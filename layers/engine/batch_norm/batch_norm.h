@@ -96,8 +96,9 @@ typedef struct ct_device_norm_args {
     ct_batch_norm_back back;
     float *mean, *inv_std; /* what x is normalised by: forward writes, backward reads them */
     /* Forward: sums that decay, as Caffe's layer keeps them. Fixed statistics are moving_mean and
-     * moving_var over factor[0], or 0 where that is; otherwise each becomes decay times itself plus
-     * the batch's (of the variance m / (m - 1) of it, over m values), the factor plus 1. */
+     * moving_var over factor[0], or 0 where that is. Otherwise each becomes decay times itself plus
+     * the batch's, the factor plus 1. Of the variance, over m values, m / (m - 1) of the batch's is
+     * added. */
     float *moving_mean, *moving_var, *factor;
     float decay;
     float *scale_diff, *bias_diff; /* backward: of the tail's weights; NULL: not wanted */

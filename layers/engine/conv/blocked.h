@@ -12,7 +12,7 @@
  *
  * Buffers are counted in words of 32 bits, which pass as floats. Where the processor multiplies
  * pairs (AVX512_BF16), a word is a pair of bf16 numbers, the first in the lower half, and tiles of
- * pairs read them; elsewhere it is a float that was rounded, and the usual tiles do. Rounding moves
+ * pairs read them. Elsewhere it is a float that was rounded, and the usual tiles do. Rounding moves
  * a number by 2^-8 of itself at most (below 2^-126: to 0, with pairs). */
 
 typedef struct ct_narrow {
@@ -93,8 +93,9 @@ typedef struct ct_blk_grad {
 } ct_blk_grad;
 
 /* Operands of tiles are counted in words of 32 bits: floats, or pairs of bf16 numbers (ct_narrow).
- * In pairs, channels c and c + 1 of x and of the weights are a word, so that a block of x has half
- * as many, and `last` counts those; of weight gradients, places j and j + 1 of x and of dy. */
+ * In pairs, channels c and c + 1 of x and of the weights are a word. So a block of x has half as
+ * many, and `last` counts those. Of weight gradients, places j and j + 1 of x and of dy are a
+ * word. */
 typedef void (*ct_blk_tile_fn)(const ct_blk_tile *t);
 typedef void (*ct_blk_list_fn)(const ct_blk_list *t);
 typedef void (*ct_blk_grad_fn)(const ct_blk_grad *t);
@@ -150,7 +151,7 @@ typedef struct ct_blk_sum {
 
 /** Rounded on the way to where tiles read it (set.narrow is there). Of one input and one output
  * block, `real` lanes and `n` channels of it: words of weights to[(map[tap] words + word) lanes +
- * lane]; `map` says where a tap of the owner's is among those used, -1: it is not. `to` has zeros
+ * lane]; `map` says where a tap of the owner's is among those used. -1: it is not. `to` has zeros
  * for all else. */
 void ct_blk_pack_words(const ct_blk_sum *s, const int64_t *map, int64_t real, int64_t n,
                        int64_t lanes, const float *from, float *to);

@@ -18,10 +18,10 @@
  *   |computed - exact| <= k u |A^T| [ sum over channels of (|G||g||G^T|) . (|B^T||d||B|) ] |A|,
  * k = channels + CT_WINO_ROUNDINGS (by weights: tiles of the batch in place of channels, G^T and A
  * outside and inside; by data with tiles of dy: A inside, B outside, of all tiles that meet, and k
- * is CT_WINO_MEETING more). Where all |d| are one value and all |g| another, that is at most 63
- * times the bound of the plain sum with the same k, 39 in the mean of a tile (F(4 x 4, 3 x 3)), or
- * 46 and 43 (F(2 x 2, 5 x 5)), or 7 (F(2 x 2, 3 x 3)). In bf16 both mapped operands are rounded
- * once more, by v = 2^-8 at most: k u becomes (1 + v)^2 k u + 2 v + v^2.
+ * is CT_WINO_MEETING more). Where all |d| are one value and all |g| another, compare it with the
+ * bound of the plain sum with the same k. It is at most 63 times that, 39 in the mean of a tile
+ * (F(4 x 4, 3 x 3)), or 46 and 43 (F(2 x 2, 5 x 5)), or 7 (F(2 x 2, 3 x 3)). In bf16 both mapped
+ * operands are rounded once more, by v = 2^-8 at most: k u becomes (1 + v)^2 k u + 2 v + v^2.
  */
 #ifndef CT_ENGINE_CONV_WINOGRAD_H
 #define CT_ENGINE_CONV_WINOGRAD_H

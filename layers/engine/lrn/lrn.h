@@ -70,9 +70,9 @@ static inline bool ct_lrn_is_usual(const ct_lrn_desc *d)
 
 /** _name(&s, &r): r = s^(-1/4) of normal positive numbers, for floats or vectors of them, _int: the
  *  integers of the same bits. From a guess by the exponent, with e = 1 - s guess^4 in +-0.1243, by
- * a polynomial for (1 - e)^(-1/4), fitted to the least largest relative error (0.17 * 2^-24);
- * within 2 units of the last place. Not a number stays so. No division and no root, which take a
- * vector as long as ten multiplications. */
+ *  a polynomial for (1 - e)^(-1/4), fitted to the least largest relative error (0.17 * 2^-24). It
+ *  is within 2 units of the last place. Not a number stays so. No division and no root, which take
+ *  a vector as long as ten multiplications. */
 #define CT_LRN_GUESS(_float, _int, _s) ((_float)(0x4f582000 - ((_int)(_s) >> 2)))
 #define CT_LRN_SERIES(_e, _ee)                                                                     \
     ((0.25f + (_e)*0.15624274f) + (_ee) * ((0.11717775f + (_e)*0.096742637f) + (_ee)*0.082416773f))

@@ -1,6 +1,7 @@
-/** @file neuron_math.h  The functions themselves, y = f(x) and the slope, of one number: the CPU's
- * loops and the CUDA kernels are made of the same lines; and the lists of the functions and of the
- * layers that are one. Each place that needs one reads its list. Private to layers/engine/neuron.
+/** @file neuron_math.h  The functions themselves, y = f(x) and the slope, of one number. The CPU's
+ * loops and the CUDA kernels are made of the same lines. Here are also the lists of the functions,
+ * and of the layers that are one. Each place that needs one reads its list. Private to
+ * layers/engine/neuron.
  */
 #ifndef CT_ENGINE_NEURON_NEURON_MATH_H
 #define CT_ENGINE_NEURON_NEURON_MATH_H

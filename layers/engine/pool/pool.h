@@ -11,8 +11,8 @@
  *
  * What MAX took it notes in a mask with a number an output: the element's place among those of its
  * window inside the plane, counted along rows of ct_pool_pitch() places. A byte does for all usual
- * windows. relu: a ReLU stands before or behind MAX, which come to the same; then y is not below 0,
- * and where it is not above, no gradient passes, which the mask says too.
+ * windows. relu: a ReLU stands before or behind MAX, which come to the same. Then y is not below 0.
+ * Where it is not above, no gradient passes, which the mask says too.
  */
 #ifndef CT_ENGINE_POOL_POOL_H
 #define CT_ENGINE_POOL_POOL_H

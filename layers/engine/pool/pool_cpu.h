@@ -45,7 +45,7 @@ void ct_pool_step2_max(const ct_pool_desc *d, const float *x, float *y, uint8_t 
  *
  * Rows are flat arrays in which neighbours stand `step` numbers apart: those of a block, or 1 in
  * plain order. What three neighbours in a row have in common (their largest, their sum) serves the
- * three rows of outputs above, at and below it, so a place costs four comparisons or additions
+ * three rows of outputs above, at and below it. So a place costs four comparisons or additions
  * where window by window there are eight. Places in windows are bytes from the start: comparisons
  * of 64 bytes then choose among four vectors of numbers. */
 
@@ -102,8 +102,8 @@ bool ct_pool_step1_nan(int64_t n, const float *x);
 void ct_pool_step1_join(int64_t n, int count, bool relu, bool nan, const float *const *best,
                         const uint8_t *const *at, ct_pool_sink y, uint8_t *mask, ct_pool_soon soon);
 /** dx[i]: the sum of those gradients of the nine outputs around it whose place is i. g and at: the
- *  rows of outputs above, at and below, from number -step to n + step; places as if no window were
- *  cut at the edges. */
+ *  rows of outputs above, at and below, from number -step to n + step. Places are as if no window
+ *  were cut at the edges. */
 void ct_pool_step1_gather(int64_t n, int64_t step, const float *const *g, const uint8_t *const *at,
                           ct_pool_sink dx, ct_pool_soon soon);
 /** sum[i]: of `count` rows, 2 or 3. */
