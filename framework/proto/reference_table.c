@@ -136,10 +136,10 @@ const ct_meaning ct_meaning_table[] = {
       "With `overlap`: gradients may travel on during the next forward, which waits only for the "
       "weights it is about to read; with `clip_gradients`, for all of them before the first." },
     { "CommParameter.gpu_sum",
-      "Where gradients of GPUs are added up: `NCCL`, on the GPUs, where its library is and each "
-      "rank has one of its own; `HOST`, through pinned memory and MPI, where the fields here "
-      "count; `MPI`, by its own allreduce on the GPUs' addresses, where it says that it takes "
-      "them; `AUTO` takes NCCL unless sums are to be repeatable or gradients are compressed." },
+      "Where gradients of GPUs are added up. `NCCL`: on the GPUs, where its library is and each "
+      "rank has one of its own. `HOST`: through pinned memory and MPI, where the fields here "
+      "count. `MPI`: by its own allreduce on the GPUs' addresses, where it says that it takes "
+      "them. `AUTO` takes NCCL unless sums are to be repeatable or gradients are compressed." },
     { "CommParameter.overlap", "Send while backward still runs, and during the next forward." },
     { "CommParameter.progress",
       "Who moves messages while layers compute, and encodes and decodes: POLL (the main thread, "
@@ -172,8 +172,8 @@ const ct_meaning ct_meaning_table[] = {
       "for the compressed weights, and snapshots hold it." },
     { "CompressionParameter.exchange",
       "TOPK, REDSYNC: how the selected values meet. ALLGATHER, HIER (the ranks of a node add up "
-      "first), GTOPK (merged in a tree), OKTOPK (split and reduced), DENSE (in a vector of zeros, "
-      "summed by an ordinary allreduce), or AUTO: least predicted cost; with `deterministic` "
+      "first), GTOPK (merged in a tree), OKTOPK (split and reduced), DENSE (in a vector of "
+      "zeros, summed by an ordinary allreduce). AUTO: least predicted cost; with `deterministic` "
       "ALLGATHER." },
     { "CompressionParameter.freeze_variance",
       "ONEBIT beside Adam and AdamW, from `warmup_iter` on: signs of the rule's mean are sent, and "
@@ -204,10 +204,10 @@ const ct_meaning ct_meaning_table[] = {
       "REDSYNC_SIZES (by the size of the tensor). AUTO: EXACT." },
     { "CompressionParameter.type",
       "NONE, BF16 and FP16 (16 bits per value), TOPK (the largest values, the rest is kept for "
-      "later), REDSYNC (the same with momentum correction), POWERSGD (two thin factors of a "
+      "later), REDSYNC (the same with momentum correction). POWERSGD (two thin factors of a "
       "matrix), ONEBIT (signs), INT8 and INT4 (integers of 8 or 4 bits and a scale for each 256 "
-      "values), AUTO (what the cost model and the first iterations find fastest: "
-      "one of these or NONE for each parameter)." },
+      "values). AUTO: what the cost model and the first iterations find fastest, one of these or "
+      "NONE for each parameter." },
     { "CompressionParameter.warmup_density",
       "TOPK, REDSYNC: `density` of the first iteration of `warmup_iter`, from where it falls "
       "exponentially to `density`; dense as long as dense sums send less. 0: all of the warm-up is "
@@ -387,9 +387,9 @@ const ct_meaning ct_meaning_table[] = {
       "Billion bytes of the buffer that a large allreduce sums in a second." },
     { "InNetworkParameter.latency_us", "Microseconds that an allreduce of a few bytes takes." },
     { "InNetworkParameter.max_bytes",
-      "The most that one operation of the network takes, a multiple of 8: larger sums go in "
-      "pieces, "
-      "each with its latency; in more than 256, by the ranks. 0: any size at once." },
+      "The most that one operation of the network takes, a multiple of 8. Larger sums go in "
+      "pieces, each with its latency. In more than 256 pieces they go by the ranks. 0: any size "
+      "at once." },
     { "InfogainLossParameter.axis", "Axis of the classes." },
     { "InfogainLossParameter.source",
       "File (.binaryproto) of the matrix; unset: the third bottom." },
@@ -734,9 +734,8 @@ const ct_meaning ct_meaning_table[] = {
     { "ParallelLayerParameter.part", "ONE: which rank of a replica has it, from 0." },
     { "ParallelLayerParameter.split",
       "How the ranks of a replica share it: each has samples (BATCH), outputs or inputs of the "
-      "weights, heads of Attention or their tokens (SEQUENCE), or all of it (REPLICATE); or one "
-      "has "
-      "all of it, and the others nothing (ONE)." },
+      "weights, heads of Attention or their tokens (SEQUENCE), or all of it (REPLICATE). Or one "
+      "has all of it, and the others nothing (ONE)." },
     { "ParallelParameter.global_batch", "Samples of a step, of all ranks." },
     { "ParallelParameter.micro_batches", "In so many equal parts they run, one after the other." },
     { "ParallelParameter.net_hash",
@@ -922,8 +921,9 @@ const ct_meaning ct_meaning_table[] = {
       "What becomes of a picture's values: the centre of crop_size, mean, scale. mean_file is "
       "beside the net, where there is none as given." },
     { "SharedMemoryParameter.cached_gbs",
-      "Billion bytes a second that a rank reads and writes while all ranks of a node sum a buffer "
-      "in their shared memory (twice the buffer in all), of the part that stays in caches." },
+      "Billion bytes a second that a rank reads and writes while all ranks of a node sum a "
+      "buffer in their shared memory, twice the buffer in all. It is of the part that stays in "
+      "caches." },
     { "SharedMemoryParameter.cached_mb",
       "Size in 10^6 bytes of the part of a buffer that stays in caches." },
     { "SharedMemoryParameter.gbs", "The same of the part beyond. 0: nothing is known." },
@@ -1023,10 +1023,10 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.power", "Parameter of the policies `inv` and `poly`." },
     { "SolverParameter.precision",
       "Cortado: operands of convolutions and products, and values between layers that take them, "
-      "as `F32`, or rounded to `BF16` and added up in f32: less memory, and faster where the "
-      "processor has the instruction; weights, their gradients and snapshots stay f32. On GPUs "
-      "operands alone are rounded, and there are `TF32` (10 bits behind the point) and `FP16` "
-      "(with `loss_scale`)." },
+      "as `F32`, or rounded to `BF16` and added up in f32. That takes less memory, and is faster "
+      "where the processor has the instruction. Weights, their gradients and snapshots stay f32. "
+      "On GPUs operands alone are rounded, and there are `TF32` (10 bits behind the point) and "
+      "`FP16` (with `loss_scale`)." },
     { "SolverParameter.rampup_interval",
       "NVIDIA: iterations in which the rate rises from `rampup_lr` to `base_lr`; 0: none." },
     { "SolverParameter.rampup_lr", "Rate at the start of `rampup_interval`." },
@@ -1081,9 +1081,8 @@ const ct_meaning ct_meaning_table[] = {
       "([OptEx](optex.md))." },
     { "SolverParameter.verify_memory",
       "Cortado: states of the update rule, sums and weights that lie in shards, and what codecs "
-      "leave "
-      "behind have checksums from each write to the next read, and the job ends where memory has "
-      "changed by itself. On the CPU. See training.md for its cost." },
+      "leave behind have checksums from each write to the next read. The job ends where memory "
+      "has changed by itself. On the CPU. See training.md for its cost." },
     { "SolverParameter.warmup", "Cortado: linear warm-up of the learning rate." },
     { "SolverParameter.warmup_iter",
       "Intel: iterations in which the rate rises from `warmup_start_lr` to `base_lr`; 0: none." },
@@ -1095,9 +1094,9 @@ const ct_meaning ct_meaning_table[] = {
       "`decay_rule`." },
     { "SolverParameter.weights", "Files of weights to start from." },
     { "SolverParameter.winograd",
-      "Cortado: 3 x 3 and 5 x 5 convolutions of step 1 may multiply fewer times, which rounds more "
-      "(docs/performance.md): on tiles of up to 6 x 6 places (F4), of 4 x 4, which only 3 x 3 has "
-      "(F2), or NEVER." },
+      "Cortado: 3 x 3 and 5 x 5 convolutions of step 1 may multiply fewer times, which rounds "
+      "more (docs/performance.md). F4: on tiles of up to 6 x 6 places. F2: of 4 x 4, which only "
+      "3 x 3 has. NEVER: not at all." },
     { "SweepFieldParameter.field",
       "A field of the solver, `batch_size` or `layer[NAME].field`, as `--set` takes it." },
     { "SweepFieldParameter.from", "The least of a range." },
@@ -1221,9 +1220,9 @@ const ct_meaning ct_meaning_table[] = {
     { "TransformationParameter.rotate", "Cortado, in TRAIN: turned at random." },
     { "TransformationParameter.scale", "Factor of every value, after the mean is taken off." },
     { "TransformationParameter.skip_broken",
-      "Cortado: that many samples of an epoch may be broken (an image that does not decode, a file "
-      "that is missing, another shape): each is replaced by the next good one of the set. One "
-      "more, or 0: the run stops with the sample's name." },
+      "Cortado: that many samples of an epoch may be broken (an image that does not decode, a "
+      "file that is missing, another shape). Each is replaced by the next good one of the set. "
+      "One more, or 0: the run stops with the sample's name." },
     { "TransformationParameter.vertical_stretch_lower",
       "NVIDIA: least factor of the height that is drawn." },
     { "TransformationParameter.vertical_stretch_upper",
