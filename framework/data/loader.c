@@ -25,10 +25,10 @@ typedef struct loader_slot {
     int64_t generation;
     ct_status status;
     float *field[CT_MAX_FIELD];
-    void *block;              /* room for a packed batch */
-    bool packed;              /* it is used, not the fields */
-    int64_t epoch, broken[2]; /* as in ct_batch */
-    char why[600];            /* of a fetch that failed on another rank, which has said it */
+    void *block;                    /* room for a packed batch */
+    bool packed;                    /* it is used, not the fields */
+    int64_t epoch, last, broken[3]; /* as in ct_batch */
+    char why[600];                  /* of a fetch that failed on another rank, which has said it */
 } loader_slot;
 
 struct ct_loader {
@@ -313,7 +313,7 @@ ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double secon
 
 static ct_batch batch_of(const ct_loader *l, const loader_slot *s)
 {
-    ct_batch b = { .block = s->packed ? s->block : NULL, .epoch = s->epoch };
+    ct_batch b = { .block = s->packed ? s->block : NULL, .epoch = s->epoch, .last = s->last };
 
     for (int f = 0; f < CT_MAX_FIELD; f++) {
         b.field[f] = s->field[f];
@@ -565,15 +565,26 @@ static void number_boxes(const ct_loader *l, const loader_slot *s, int64_t i)
     for (int64_t k = 0; k < b.n; k++) b.row[k * CT_BOX_ROW] = (float)i;
 }
 
+/* Counts the sample of a place as replaced. first: the batch's place in the stream of samples that
+ * come once each. */
+static void count_replaced(const ct_loader *l, loader_slot *s, int64_t first, int64_t place)
+{
+    int64_t epoch = (first + place) / l->o.reader->count;
+
+    if (place >= l->o.share.global / l->o.repeat) return; /* again */
+    s->broken[(epoch == s->epoch) ? 0 : (epoch == s->last) ? 1 : 2]++;
+}
+
 static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step, hand *h,
                       loader_slot *s)
 {
     const ct_reader *r = l->o.reader;
     const ct_share *share = &l->o.share;
-    int64_t begin = first_position(l, seed, step), epoch = r->count * l->o.repeat;
+    int64_t begin = first_position(l, seed, step), first = begin / l->o.repeat;
 
-    s->epoch = begin / epoch;
-    s->broken[0] = s->broken[1] = 0;
+    s->epoch = first / r->count;
+    s->last = (first + share->global / l->o.repeat - 1) / r->count;
+    memset(s->broken, 0, sizeof(s->broken));
     h->crop = ct_crop_at(step, l->o.crops);
     for (int64_t i = 0; i < share->local; i++) {
         int64_t place = share->first + i, position = begin + place;
@@ -587,7 +598,7 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
 
         if (part != NULL) raw.bytes = ct_feed_record(l->feed, part, i, &raw.size);
         CT_TRY(make_sample(l, raw, seed, position, id, h, &to, &replaced));
-        s->broken[position / epoch > s->epoch] += replaced && (h->crop.i == 0);
+        if (replaced && (h->crop.i == 0)) count_replaced(l, s, first, place);
         for (int f = 1; f < r->n_field; f++) {
             int64_t n = ct_shape_count(&r->field[f], 0, -1);
 

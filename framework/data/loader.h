@@ -67,9 +67,11 @@ typedef struct ct_loader ct_loader;
 typedef struct ct_batch {
     const float *field[CT_MAX_FIELD];
     int64_t count[CT_MAX_FIELD];
-    const void *block; /* not NULL: packed, and no fields                    */
-    int64_t epoch;     /* in which the global batch begins */
-    int64_t broken[2]; /* of this rank's samples: replaced ones of that epoch, of later ones */
+    const void *block;   /* not NULL: packed, and no fields                    */
+    int64_t epoch, last; /* in which the global batch begins, and ends */
+    /* of this rank's samples: replaced ones of the first of these epochs, of the last if it is
+     * another, of those between; each sample once, whatever repeat is */
+    int64_t broken[3];
 } ct_batch;
 
 /** Places no batches and starts no thread yet: the first ct_loader_take() does. */

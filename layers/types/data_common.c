@@ -490,20 +490,19 @@ static ct_status count_broken(const ct_layer *l, ct_data_instance *di, ct_exec *
                               const ct_batch *b)
 {
     const ct_data_state *d = l->state;
-    double n[2] = { (double)b->broken[0], (double)b->broken[1] };
+    double n[3] = { (double)b->broken[0], (double)b->broken[1], (double)b->broken[2] };
+    int64_t first, between = (b->last > b->epoch) ? b->last - b->epoch - 1 : 0;
+    bool goes_on = (ex->micro_step == di->next_step) && (ex->micro_step > 0);
 
-    if (ex->sum_ranks != NULL) CT_TRY(ex->sum_ranks(ex->hook_ctx, n, 2));
-    if ((ex->micro_step != di->next_step) || (ex->micro_step == 0)) {
-        di->broken[0] = di->broken[1] = 0;
-    } else if (b->epoch != di->epoch) {
-        di->broken[0] = di->broken[1];
-        di->broken[1] = 0;
-    }
+    if (ex->sum_ranks != NULL) CT_TRY(ex->sum_ranks(ex->hook_ctx, n, 3));
+    first = (int64_t)n[0] + ((goes_on && (b->epoch == di->epoch)) ? di->broken : 0);
     di->next_step = ct_loader_step_after(di->loader, ex->micro_step);
-    di->epoch = b->epoch;
-    for (int i = 0; i < 2; i++) di->broken[i] += (int64_t)n[i];
-    ex->broken_samples += (int64_t)(n[0] + n[1]);
-    if ((di->broken[0] <= d->skip_broken) && (di->broken[1] <= d->skip_broken)) return CT_OK;
+    di->epoch = b->last;
+    di->broken = (b->last > b->epoch) ? (int64_t)n[1] : first;
+    ex->broken_samples += (int64_t)(n[0] + n[1] + n[2]);
+    if ((first <= d->skip_broken) && (di->broken <= d->skip_broken) &&
+        ((int64_t)n[2] <= between * d->skip_broken))
+        return CT_OK;
     return CT_LAYER_FAIL(l, CT_ERR_DATA,
                          "%s: more broken samples in an epoch than skip_broken, %lld, allows",
                          d->reader->source, (long long)d->skip_broken);

@@ -48,8 +48,8 @@ typedef struct ct_data_place {
 typedef struct ct_data_instance {
     struct ct_data_instance *source; /* whose loader gives the batches: itself, or the first's */
     ct_loader *loader;               /* NULL: another is the source */
-    int64_t next_step, epoch;
-    int64_t broken[2]; /* samples of all ranks that were replaced in this epoch, in the next */
+    int64_t next_step, epoch;        /* in which the last batch ended */
+    int64_t broken;                  /* samples of all ranks that were replaced in it so far */
     /* where the device transforms batches: step s has place s % CT_DATA_PLACES */
     ct_data_place place[CT_DATA_PLACES];
     uint64_t seed;

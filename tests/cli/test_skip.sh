@@ -37,6 +37,16 @@ is metric grep -Eq '^1[0-9]|2[0-9]$' metric1
 is metric_on_2 cmp metric1 metric2
 is in_done grep -q '"event":"done".*"broken_samples":' m1.jsonl
 
+# a batch that holds the set three times, and one that has each sample four times: still 3 in an epoch
+for how in global_batch_size=40 "global_batch_size=8 --set=layer[in].transform_param.repeat=4"; do
+    for p in 1 2; do
+        runs "skips_$p $how" 0 'training: others stood in for [0-9]+ broken samples' $JOB $p $train --set="$layer=3" --set=$how
+        grep -o 'others stood in for [0-9]*' out >count_$p
+        runs "too_many_$p $how" 3 'more broken samples in an epoch than skip_broken, 2, allows' $JOB $p $train --set="$layer=2" --set=$how
+    done
+    is "same_on_2 $how" cmp count_1 count_2
+done
+
 # ---- conversions
 runs convert_stops 3 'list:2: nowhere.png: cannot open nowhere.png' "$CORTADO" convert images --list=list --to=sets/a --resize=8x8
 runs convert_skips 0 '3 of 13 images are broken and left out' "$CORTADO" convert images --list=list --to=sets/a --resize=8x8 --skip-broken=3

@@ -307,7 +307,7 @@ static void test_broken_are_replaced(void **state)
                 assert_int_equal(ct_loader_take(l, 5, s, &b, &wait), CT_OK);
                 check_batch(&b, &o.share, s, want);
                 counted[b.epoch] += b.broken[0];
-                counted[b.epoch + 1] += b.broken[1];
+                counted[b.last] += b.broken[1];
                 ct_loader_give_back(l);
             }
             ct_loader_destroy(l);
