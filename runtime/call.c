@@ -233,6 +233,8 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->map = c->map;
     out->env.rank = (call->job != NULL) ? call->job->group.data.rank : 0;
     out->env.n_rank = (call->job != NULL) ? call->job->group.data.size : 1;
+    out->env.writer = (call->job != NULL) ? call->job->rank : 0;
+    out->env.n_writer = (call->job != NULL) ? call->job->size : 1;
     out->env.group = (call->job != NULL) ? call->job->reading : NULL;
     out->env.seed = (s->random_seed >= 0) ? (uint64_t)s->random_seed : 1;
     out->env.global_batch_size = s->global_batch_size;

@@ -67,6 +67,8 @@ typedef struct ct_packed {
 /** What the job looks like, for layers that read or split data. The same on all ranks but rank. */
 typedef struct ct_net_env {
     int rank, n_rank;
+    int writer, n_writer;        /* this rank among all of the job, for names of files; n_writer 0:
+                                  * rank among n_rank */
     const ct_stage_place *place; /* of a net that is divided among ranks, whose batch is that of all
                                   * of them: rank and n_rank are in the stage. NULL: it is not */
     ct_turns turns;              /* of the steps of training, whose batches this rank has */

@@ -18,14 +18,17 @@ typedef struct output_state {
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__HDF5OutputParameter *p = l->param->hdf5_output_param;
+    const ct_net_env *env = l->env;
     output_state *s = l->state;
+    bool job = (env->n_writer > 0);
     int n;
 
     (void)bottom;
     if ((p == NULL) || (p->file_name == NULL) || (p->file_name[0] == '\0'))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "hdf5_output_param.file_name is missing");
-    if (l->env->n_rank > 1)
-        n = snprintf(s->path, sizeof(s->path), "%s.%d", p->file_name, l->env->rank);
+    if ((job ? env->n_writer : env->n_rank) > 1)
+        n = snprintf(s->path, sizeof(s->path), "%s.%d", p->file_name,
+                     job ? env->writer : env->rank);
     else
         n = snprintf(s->path, sizeof(s->path), "%s", p->file_name);
     if ((n < 0) || ((size_t)n >= sizeof(s->path)))

@@ -145,6 +145,8 @@ static void fill_env(const ct_training *t, ct_net_env *env)
 
     env->rank = job->group.data.rank;
     env->n_rank = job->group.data.size;
+    env->writer = job->rank;
+    env->n_writer = job->size;
     env->group = job->reading;
     env->global_batch_size = s->global_batch_size;
     env->deterministic = (s->deterministic != 0);

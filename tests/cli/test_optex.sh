@@ -101,6 +101,14 @@ whole=$(sum_of)
 runs after_signal 0 "resuming after $at iterations" $train --set=max_iter=$end --set=snapshot_prefix=stop --snapshot=auto
 is resumes_after_signal test "$(sum_of) of $end" = "$whole of $end"
 
+# each rank writes down what its points are fed
+(cat net.prototxt && echo 'layer { name: "fed" type: "HDF5Output" bottom: "data" bottom: "label" include { phase: TRAIN }
+  hdf5_output_param { file_name: "fed.h5" } }') >fed.prototxt
+sed 's/net.prototxt/fed.prototxt/' solver.prototxt >fed_solver.prototxt
+runs writes_down 0 'Optimization Done' $JOB 2 "$CORTADO" train --solver=fed_solver.prototxt --set=type=OptEx --set=optex.parallel=2 \
+    --set=optex.guard=false --set=snapshot_prefix=fed --iterations=3
+is file_of_each_rank test -s fed.h5.0 -a -s fed.h5.1 -a ! -e fed.h5
+
 # passes over the data count its points
 runs epochs 0 'samples, 36 a step, so max_iter is ' $train --set=max_epoch=1 --set=optex.parallel=3 --set=snapshot_prefix=e \
     --global_batch_size=12 --iterations=2
