@@ -100,6 +100,7 @@ refuse distort 'distort_param.hue_prob is 2, must be 0 to 1' "resize_param { $si
 refuse delta 'distort_param.brightness_delta is -1, must be 0 to 255' "resize_param { $size } distort_param { brightness_delta: -1 }"
 refuse factors 'distort_param: contrast_lower is 2 and contrast_upper 1' \
     "resize_param { $size } distort_param { contrast_prob: 1 contrast_lower: 2 contrast_upper: 1 }"
+refuse expand_alone 'expand_param makes images of many sizes: give resize_param or crop_size' "expand_param { max_expand_ratio: 2 }"
 refuse expand 'expand_param.max_expand_ratio is 0.5, must be 1 to 100' "resize_param { $size } expand_param { max_expand_ratio: 0.5 }"
 refuse crop_h 'crop_h is 3 and crop_w 0: give both or neither' 'crop_h: 3'
 refuse crops 'has both crop_size and crop_h' 'crop_h: 3 crop_w: 3 crop_size: 3'

@@ -199,6 +199,12 @@ ct_status ct_expand_check(const Ct__TransformationParameter *p, const char *who)
                        "%s: transform_param.expand_param fills with the mean, and mean_file fits "
                        "one size: give mean_value",
                        who);
+    if ((p->resize_param == NULL) && (p->random_resized_crop == NULL) && (p->crop_size == 0) &&
+        (p->crop_h == 0) && (q->prob > 0) && (q->max_expand_ratio > 1))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.expand_param makes images of many sizes: give "
+                       "resize_param or crop_size, which make them one",
+                       who);
     return CT_OK;
 }
 
