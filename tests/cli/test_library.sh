@@ -115,5 +115,15 @@ else
     skip drawn_nets "a sanitizer wants to be loaded first"
 fi
 
+# ---- a sample of tests/faults/answers.py
+if ! has libmicrohttpd; then
+    skip drawn_requests "built without libmicrohttpd"
+elif can_preload; then
+    CORTADO_LIBRARY="$home/lib/libcortado.so" MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs drawn_requests 0 '^\| all \| \| [1-9]' \
+        python3 "$ROOT/tests/faults/answers.py" requests.jsonl --seed=3 --first=4 --cases=1 --requests=15
+else
+    skip drawn_requests "a sanitizer wants to be loaded first"
+fi
+
 runs uninstalls 0 'cortado is gone from' "$ROOT/scripts/install.sh" uninstall "$work/prefix"
 is nothing_is_left test -z "$(find "$work/prefix" -mindepth 1)"
