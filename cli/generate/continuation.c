@@ -16,6 +16,7 @@ enum { MOST_NEW = 1000000 };
 typedef struct scorer {
     ct_packed_net *packed; /* NULL: `words` */
     ct_packed_item item;
+    int64_t kept; /* tokens of the prompt that the cache has of an earlier text */
     ct_word_net *words;
 } scorer;
 
@@ -141,15 +142,16 @@ static ct_status put_text(ct_continuation *c, const ct_ids *prompt, bool last,
     return put(ctx, c->text.text + from, n - from);
 }
 
-/* Tokens in chunks as long as each other: the scores behind them. */
-static ct_status read_packed(ct_packed_net *net, const ct_ids *prompt, ct_packed_item *item)
+/* Tokens from `from` on, in chunks as long as each other: the scores behind them. */
+static ct_status read_packed(ct_packed_net *net, const ct_ids *prompt, int64_t from,
+                             ct_packed_item *item)
 {
-    int64_t chunks, chunk = ct_packed_net_most_tokens(net);
+    int64_t chunks, chunk = ct_packed_net_most_tokens(net), n = prompt->n - from;
 
     if (chunk > CT_CONTINUATION_CHUNK) chunk = CT_CONTINUATION_CHUNK;
-    chunks = (prompt->n + chunk - 1) / chunk;
-    chunk = (prompt->n + chunks - 1) / chunks;
-    for (int64_t at = 0; at < prompt->n; at += item->n) {
+    chunks = (n + chunk - 1) / chunk;
+    chunk = (n + chunks - 1) / chunks;
+    for (int64_t at = from; at < prompt->n; at += item->n) {
         item->id = prompt->id + at;
         item->n = (prompt->n - at < chunk) ? prompt->n - at : chunk;
         item->want = (at + item->n < prompt->n) ? CT_ROWS_NONE : CT_ROWS_LAST;
@@ -162,7 +164,8 @@ static ct_status read_packed(ct_packed_net *net, const ct_ids *prompt, ct_packed
 static ct_status read_ids(scorer *s, const ct_ids *ids, const float **score_p)
 {
     if (s->packed != NULL) {
-        CT_TRY(read_packed(s->packed, ids, &s->item));
+        CT_TRY(read_packed(s->packed, ids, s->kept, &s->item));
+        s->kept = 0;
         *score_p = s->item.row;
         return CT_OK;
     }
@@ -198,22 +201,21 @@ static ct_status go_on(ct_continuation *c, scorer *s, const ct_ids *prompt, ct_c
 }
 
 static ct_status open_sequence(const ct_continuation *c, ct_packed_net *net, const ct_ids *prompt,
-                               ct_packed_sequence **s_p)
+                               ct_packed_sequence **s_p, int64_t *kept_p)
 {
-    int64_t kept;
-
     return ct_packed_sequence_open(net, prompt->id, prompt->n, ct_continuation_most(c, prompt, 1),
-                                   s_p, &kept);
+                                   s_p, kept_p);
 }
 
 ct_status ct_continuation_check(const ct_continuation *c, ct_packed_net *net, const ct_ids *prompt)
 {
     ct_packed_sequence *s = NULL;
+    int64_t kept;
     ct_status status;
 
     CT_TRY(ct_packed_net_check_ids(net, ct_tokenizer_size(c->tokenizer),
                                    ct_tokenizer_source(c->tokenizer)));
-    status = open_sequence(c, net, prompt, &s);
+    status = open_sequence(c, net, prompt, &s, &kept);
     ct_packed_sequence_close(s);
     return status;
 }
@@ -224,7 +226,7 @@ ct_status ct_continuation_run(ct_continuation *c, ct_packed_net *net, const ct_i
     scorer s = { .packed = net };
     ct_status status;
 
-    CT_TRY(open_sequence(c, net, prompt, &s.item.sequence));
+    CT_TRY(open_sequence(c, net, prompt, &s.item.sequence, &s.kept));
     status = go_on(c, &s, prompt, put, ctx);
     ct_packed_sequence_close(s.item.sequence);
     return status;

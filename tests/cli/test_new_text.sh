@@ -102,6 +102,14 @@ for r, c in zip(rows, said):
     assert c['prompt'] == open(c['file']).read() and c['prompt_tokens'] == len(c['prompt'])
 assert said[0]['text'] == open('as_generate').read()
 "
+# texts of which one begins with more than a page of the cache that another left: each as alone
+head -c 400 book/train.txt | tr -cd '\40-\176' | head -c 40 >alike.1
+{ cat alike.1; printf a; } >alike.2
+for i in 1 2; do $predict --format=csv alike.$i >alone.$i 2>out; done
+$predict --format=csv alike.1 alike.2 >alike.csv 2>out
+{ cat alone.1; tail -n +2 alone.2; } >alone.csv
+is alike [ "$(grep -c . alike.csv)" -ge 3 ]
+is alike_as_alone cmp alone.csv alike.csv
 $predict --prompt='The war' --format=json --temperature=1 --top_p=0.9 --seed=7 >drawn 2>out
 is drawn python3 -c "
 import json
