@@ -349,6 +349,10 @@ if command -v python3 >/dev/null; then
     MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs combinations 0 '^\| all \| \| [1-9]' env -u CORTADO_OVERWRITE \
         python3 "$ROOT/tests/faults/combinations.py" combinations.jsonl --seed=3 --cases=1
 
+    # ---- a sample of tests/faults/feed.py
+    MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs feed 0 '^\| all \| \| [1-9]' env -u CORTADO_OVERWRITE \
+        python3 "$ROOT/tests/faults/feed.py" feed.jsonl --seed=4 --first=1 --cases=1
+
     # ---- a sample of tests/faults/kill_files.py: the next one goes on, and leaves nothing of the one that was killed
     # killed NAME MODES CALLS
     killed() {
