@@ -11,6 +11,8 @@ events or without. What is compared:
  * logprobs: those of the reference, and the best of them.        * same: a request that comes again has the same text.
  * draws: how probable the drawn tokens of a case are, all together.
  * rows: embeddings and states are those of the reference.        * refused: one JSON error of the status that is meant.
+ * lists: nets of words, by generate and predict alone.
+ * swap: after SIGHUP texts are those of the other weights, whatever the cache has.
  * generate, predict: the same text as the server's.              * end: nothing is held, nothing failed, 0.
 The reference is the net with the engine "ref" in each layer, one text at a time, one thread, portable code. What comes out may differ by 4 times the
 largest change of 3 nets whose weights are changed as sums round (forward.py). Where two tokens are as good within that, a text is compared up to there.
@@ -181,6 +183,7 @@ class Server:
 class Case(drawn_requests.Requests):
     def __init__(self, folder, seed, number, n_request):
         self.folder, self.draw, self.n_request = folder, random.Random(f"answers {seed} {number}"), n_request
+        self.number, self.of_lists, self.server = number, number % 10 == 9, None
         self.rows, self.count, self.kind, self.lock = {}, {}, "", threading.Lock()
         self.spread, self.seeds, self.unclear, self.cached = [0.0, 0.0], set(), 0, 0
 
@@ -530,6 +533,8 @@ class Case(drawn_requests.Requests):
 
     def run(self):
         draw = self.draw
+        if self.of_lists:
+            return self.run_lists()
         kind = draw.choice(("texts",) * 8 + ("embeddings", "embeddings", "states", "pictures"))
         self.net = net = served_nets.Pictures(draw) if kind == "pictures" else served_nets.Net(draw, kind)
         net.precision = "BF16" if draw.random() < 0.12 and kind != "pictures" else "F32"
@@ -552,6 +557,52 @@ class Case(drawn_requests.Requests):
         finally:
             self.server.job.end()
             self.ref.close()
+        return None
+
+    def run_lists(self):
+        """A net of words: by generate and predict alone."""
+        draw, net = self.draw, served_nets.WordNet(self.draw)
+        self.net, self.kind, t, self.env = net, "lists", net.tokenizer, {}
+        net.write(self.folder, draw)
+        self.ref = served_nets.Reference(self.folder, net, draw)
+        self.walk = served_nets.Walk(self.ref)
+        texts = []
+        for i in range(5):
+            words = [draw.choice([w for w in t.words if w != "<eos>"] + (["zzz"] if "<unk>" in t.words else [])) for _ in range(draw.randrange(1, 12))]
+            prompt = "".join(w + draw.choice((" ", " ", "  ", "\n", " \n")) for w in words)
+            texts.append(prompt if draw.random() < 0.5 else prompt.strip())
+            with open(os.path.join(self.folder, f"t{i}.txt"), "w", encoding="utf-8") as f:
+                f.write(texts[-1])
+        temperature, top_p, most, seed = draw.choice((0, 0, 0.5, 1, 3)), draw.choice((1, 1, 0.7, 0.2)), draw.choice((1, 4, 15)), draw.randrange(1000)
+        words = ["--model=deploy.prototxt", "--weights=w.npz", f"--tokenizer={t.file}", f"--max_tokens={most}", f"--temperature={temperature}",
+                 f"--top_p={top_p}", f"--seed={seed}", "--log=error"]
+        code, out = job.run([*of(self.env), *job.launch(draw.choice((1, 1, 2)), [job.CORTADO, "predict", *words, "--format=json",
+                                                                                *(f"t{i}.txt" for i in range(5))])], self.folder, ANSWER_S)
+        told = json.loads(out)["continuations"] if code == 0 else []
+        self.say("lists", "" if len(told) == 5 else f"{code}: {out[-300:]}", shlex.join(words))
+        for prompt, one in zip(texts, told):
+            self.say("lists", self.judge_list(prompt, one["text"], most, temperature, top_p), f"{prompt!r} {shlex.join(words)}")
+            code, out = job.run([*of(self.env), job.CORTADO, "generate", *words, f"--prompt={prompt}"], self.folder, ANSWER_S)
+            self.say("lists", "" if (code, out) == (0, one["text"]) else f"generate: {code}: {out!r}, predict {one['text']!r}", repr(prompt))
+        self.ref.close()
+
+    def judge_list(self, prompt, text, most, temperature, top_p):
+        t, made = self.net.tokenizer, []
+        ids = t.encode(prompt)
+        for w in re.findall(r"\n|[^ \n]+", text):
+            if w != "\n" and w not in t.id:
+                return f"{w!r} is no word"
+            made.append(t.line_end if w == "\n" else t.id[w])
+        if len(made) != most:
+            return f"{len(made)} words of {most}: {text!r}"
+        if text != t.behind(ids[-1], made):
+            return f"{text!r} are written as {t.behind(ids[-1], made)!r}"
+        self.ref.fill(ids + made)
+        for k, one in enumerate(made):
+            why = self.walk.allowed(self.ref.scores(ids + made[:k]), one, temperature, top_p)
+            if why:
+                return f"word {k} of {text!r}: {why}"
+        return ""
 
     def serve(self):
         lines = job.errors(self.server.job.log())
@@ -591,8 +642,37 @@ class Case(drawn_requests.Requests):
         if net.kind == "pictures":
             self.predict([a for a in asks if not a.path.startswith("/v2")])
         self.spread_of_draws()
+        if net.kind == "texts" and self.number % 3 == 0 and not self.may_be_busy():
+            self.swap(draw.sample(asks, min(8, len(asks))))
         self.ending()
         return None
+
+    def swap(self, asks):
+        """Other weights under the same name, and SIGHUP: then texts are theirs."""
+        for _, values in self.net.weights.values():
+            self.draw.shuffle(values)
+        before = self.server.job.log().count("read again, and in use")
+        self.net.write(self.folder, self.draw)
+        os.kill(self.server.job.pid(0), signal.SIGHUP)
+        end = time.time() + START_S
+        while self.server.job.log().count("read again, and in use") == before and time.time() < end:
+            time.sleep(0.02)
+        if time.time() >= end:
+            self.say("swap", "other weights are never in use")
+            return
+        self.ref.close()
+        self.ref = served_nets.Reference(self.folder, self.net, self.draw)
+        self.walk = served_nets.Walk(self.ref)
+        replies = {}
+
+        def answer(k, a):
+            replies[k] = self.send(a)
+        self.hup, hup = False, self.hup
+        self.side_by_side([lambda k=k, a=a: answer(k, a) for k, a in enumerate(asks)])
+        self.hup = hup or None  # both nets were in memory
+        for k, a in enumerate(asks):
+            self.judge(a, replies.get(k, "no answer"))
+        self.say("swap")
 
     def again(self, asks, replies, judge):
         """Some once more, alone, with events or without, with logprobs or without."""
@@ -636,7 +716,8 @@ class Case(drawn_requests.Requests):
             if not a.comes_again() or a.get("seed", 0) < 0 or a.get("top_p", 1) == 0:
                 continue
             n += 1
-            files.append((prompt, self.follow(drawn_requests.Ask("", {"temperature": 0, "max_tokens": 4}), a.prompts[0], None, 0)))
+            if len(a.prompts[0]) + 4 <= self.context:
+                files.append((prompt, self.follow(drawn_requests.Ask("", {"temperature": 0, "max_tokens": 4}), a.prompts[0], None, 0)))
             words = ["--model=deploy.prototxt", "--weights=w.npz", f"--tokenizer={self.net.tokenizer.file}", f"--prompt={prompt}",
                      f"--max_tokens={a.get('max_tokens', 16)}", f"--temperature={a.get('temperature', 1)}", f"--top_p={a.get('top_p', 1)}", f"--seed={a.get('seed', 0)}"]
             verb = draw.choice(("generate", "predict"))
@@ -701,7 +782,7 @@ class Case(drawn_requests.Requests):
             why = f"{failed} failed"
         self.say("end", why)
         grown = max(resident_kib(self.server.job.pid(r)) - k for r, k in enumerate(self.held))
-        if self.kv is not None and not self.hup and grown > 1024 * (GROWTH_MIB + self.kv):
+        if self.kv is not None and self.hup is False and grown > 1024 * (GROWTH_MIB + self.kv):
             self.say("end", f"{grown} KiB more resident than after the first requests")
         lines = job.errors(self.server.job.log())
         if lines:
@@ -725,9 +806,10 @@ def try_all(results, options, folder):
             note = f"{case.count[group]} compared"
             if group == "texts":
                 note += f", {case.unclear} up to two as good, {case.cached} tokens of the cache"
-            if group == "start" and case.server.at is None:
+            refused = group == "start" and case.server.at is None
+            if refused:
                 note = case.note
-            results.add(f"serve: {group}", f"{name}: {case.kind}", [0, 2], 2 if group == "start" and case.server.at is None else 0, "; ".join(wrong[:4]), note)
+            results.add(f"serve: {group}", f"{name}: {case.kind}", [0, 2], 2 if refused else 0, "; ".join(wrong[:4]), note)
         if "keep" in options and any(case.rows.values()):
             kept = os.path.join(options["keep"], f"{seed}.{number}")
             shutil.rmtree(kept, ignore_errors=True)

@@ -112,7 +112,7 @@ class Requests:
             letters = "abcdeghist .\n09T" if not isinstance(net.tokenizer, served_nets.Words) else "abcdefghi "
             stops = ["".join(draw.choice(letters) for _ in range(draw.choice((1, 1, 1, 2)))) for _ in range(draw.choice((1, 2, 4)))]
             if body.get("temperature") == 0 and draw.random() < 0.7:  # one that comes
-                told = served_nets.shown(self.follow(Ask("", dict(body, stop=None)), prompts[0], None, 0)[0]).replace("\ufffd", "")
+                told = served_nets.shown(self.follow(Ask("", dict(body, stop=None)), prompts[0], None, 0)[0]).replace("\ufffd", "").replace("\0", "")
                 at = draw.randrange(len(told) + 1)
                 stops[0] = told[at:at + draw.choice((1, 2, 3, 5))] or "a"
             body["stop"] = stops[0] if len(stops) == 1 and draw.random() < 0.5 else stops

@@ -324,6 +324,68 @@ class Net:
     serve = ""
 
 
+# ---- nets of words
+
+class List(Bytes):
+    """A vocabulary, one word a line; lines end with <eos>."""
+    file, exact = "words.txt", True
+
+    def __init__(self, draw):
+        letters = "abcdeéé日"
+        self.words = sorted({"".join(draw.choice(letters) for _ in range(draw.choice((1, 2, 3)))) for _ in range(draw.choice((3, 20, 60)))})
+        self.words += ["<eos>"] + ["<unk>"] * draw.choice((0, 1))
+        draw.shuffle(self.words)
+        self.id, self.size, self.line_end = {w: i for i, w in enumerate(self.words)}, len(self.words), self.words.index("<eos>")
+
+    def write(self, folder):
+        with open(os.path.join(folder, self.file), "w", encoding="utf-8") as f:
+            f.write("\n".join(self.words) + "\n")
+
+    def encode(self, text):
+        ids = []
+        for i, line in enumerate(text.split("\n")):
+            ids += [self.line_end] * (i > 0) + [self.id[w] if w in self.id else self.id["<unk>"] for w in line.split(" ") if w]
+        return ids
+
+    def decode(self, ids):
+        text = ""
+        for i in ids:
+            text += "\n" if i == self.line_end else self.words[i] if text[-1:] in ("", "\n") else " " + self.words[i]
+        return text.encode()
+
+    def behind(self, last, ids):
+        """What follows the last word of a prompt."""
+        return self.decode([last, *ids])[len(self.decode([last])):].decode()
+
+
+class WordNet(Net):
+    """LSTM and RNN layers over a list of words."""
+
+    def __init__(self, draw):
+        self.kind, self.lines, self.weights, self.terms, self.layers, self.precision = "lists", [], {}, 16, 0, "F32"
+        self.tokenizer, self.most, self.c = List(draw), 30, draw.choice((1, 4, 8, 17))
+        self.out = self.rows = self.tokenizer.size
+        self.weight(draw, "embed", 0, (self.rows, self.c), 1.0)
+        x, n = self.layer("embed", "Embed", ["words"], "embed", f"embed_param {{ input_dim: {self.rows} num_output: {self.c} bias_term: false }}"), self.c
+        for i in range(draw.choice((1, 1, 2))):
+            kind, h = draw.choice(("LSTM", "RNN")), draw.choice((1, 4, 8, 16, 19))
+            gates = 4 * h if kind == "LSTM" else h
+            shapes = [(gates, n), (gates,), (gates, h)] + ([(h, h), (h,)] if kind == "RNN" else [])
+            for k, shape in enumerate(shapes):
+                self.weight(draw, f"{kind}{i}", k, shape, 1.5 / math.sqrt(shape[-1]) if len(shape) == 2 else 0.3)
+            x, n = self.layer(f"{kind}{i}", kind, [x, "cont"], f"{kind}{i}", f"recurrent_param {{ num_output: {h} }}", "ref"), h
+            self.terms = max(self.terms, n)
+        self.product(draw, "score", x, n, self.rows, 4.0)
+        self.softmax = draw.random() < 0.5
+
+    def text(self, ref=False, serve="", dim=None):
+        text = Net.text(self, ref=ref, dim=1).replace('top: "tokens" input_param { shape { dim: 1 dim: 1 }', 'top: "words" top: "cont" input_param '
+                                                      "{ shape { dim: 4 dim: 1 } shape { dim: 4 dim: 1 }")
+        if not ref:
+            text = text.replace(" varies: true", "")
+        return text + ('layer { name: "prob" type: "Softmax" bottom: "score" top: "prob" softmax_param { axis: 2 } }\n' if self.softmax and not ref else "")
+
+
 # ---- nets of pictures
 
 def png(width, height, channels, rows):
@@ -415,10 +477,13 @@ class Reference:
             self.worker.call("net_forward", ctypes.c_void_p(h), None, None)
             return self.worker.blob(h, self.out)
         tops = ["tokens"] + (["mask"] if self.net.kind == "embeddings" else [])
+        if self.net.kind == "lists":
+            tops = ["words", "cont"]
         if self.lengths.get(name) != len(ids):
-            self.worker.reshape(h, {t: (1, len(ids)) for t in tops})
+            self.worker.reshape(h, {t: (1, len(ids)) if self.net.kind != "lists" else (len(ids), 1) for t in tops})
             self.lengths[name] = len(ids)
-        given = {"tokens": array.array("f", ids), "mask": array.array("f", [1.0] * len(ids))}
+        given = {"tokens": array.array("f", ids), "mask": array.array("f", [1.0] * len(ids)), "words": array.array("f", ids),
+                 "cont": array.array("f", [0.0] + [1.0] * (len(ids) - 1))}
         self.worker.write(h, {t: given[t] for t in tops})
         self.worker.call("net_forward", ctypes.c_void_p(h), None, None)
         return self.worker.blob(h, self.out)
