@@ -10,7 +10,7 @@ enum { HUGE_PAGE = 2 << 20, LARGE = 4 * HUGE_PAGE };
 
 /* Blocks end with a cache line, so that threads that write two of them share none. Nothing may be
  * kept in the rest of it: under AddressSanitizer a block ends where it was asked to. */
-#ifdef __SANITIZE_ADDRESS__
+#if CT_SAN_ADDRESS
 static size_t with_padding(size_t bytes)
 {
     return bytes;

@@ -7,9 +7,11 @@
 #ifndef CT_MEMORY_H
 #define CT_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "framework/base/sanitizer.h"
 #include "framework/base/status.h"
 
 #ifdef __cplusplus
@@ -86,7 +88,7 @@ const ct_arena_ops *ct_arena_plain(void);
  * come from malloc: where a block ends. Nothing in other builds.
  */
 
-#ifdef __SANITIZE_ADDRESS__
+#if CT_SAN_ADDRESS
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -94,7 +96,7 @@ const ct_arena_ops *ct_arena_plain(void);
  * or right behind what may be touched. */
 static inline void ct_guard(const void *p, size_t bytes)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if CT_SAN_ADDRESS
     __asan_poison_memory_region(p, bytes);
 #else
     (void)p;
@@ -102,11 +104,22 @@ static inline void ct_guard(const void *p, size_t bytes)
 #endif
 }
 
+/** Whether that byte is. false in other builds. */
+static inline bool ct_is_guarded(const void *p)
+{
+#if CT_SAN_ADDRESS
+    return __asan_address_is_poisoned(p) != 0;
+#else
+    (void)p;
+    return false;
+#endif
+}
+
 /** Takes it back, as must be done before the memory is given back: the next user's may lie there.
  */
 static inline void ct_unguard(const void *p, size_t bytes)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if CT_SAN_ADDRESS
     __asan_unpoison_memory_region(p, bytes);
 #else
     (void)p;

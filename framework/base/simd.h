@@ -14,8 +14,10 @@
 #include <limits.h> /* __GLIBC__ */
 #include <stdbool.h>
 
+#include "framework/base/sanitizer.h"
+
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) &&       \
-    (__GNUC__ >= 12) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    (__GNUC__ >= 12) && !CT_SAN_ADDRESS && !CT_SAN_THREAD
 #define CT_SIMD_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define CT_SIMD_CLONES

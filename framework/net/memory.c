@@ -631,6 +631,7 @@ static ct_status acquire_always(ct_net *net, size_t bytes, void **block_p)
 static void release(ct_net *net, size_t bytes, void *block)
 {
     if (block == NULL) return;
+    if (net->options.dev->kind == CT_DEVICE_CPU) ct_unguard(block, bytes); /* CORTADO_POISON */
     net->options.dev->mem_release(block);
     net->memory.allocated -= bytes;
 }

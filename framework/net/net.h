@@ -7,7 +7,8 @@
  * memory plan lets activations, their gradients and layers' buffers share memory by lifetime.
  *
  * To find a layer that reads what it did not say it would (CT_READS_…), run with CORTADO_POISON=1:
- * memory is filled with NaN as soon as the plan holds it for dead (CPU only). CORTADO_UNSHARED=1
+ * memory is filled with NaN as soon as the plan holds it for dead (CPU only), and
+ * AddressSanitizer reports who touches it or writes past a value's end. CORTADO_UNSHARED=1
  * gives every value memory of its own.
  *
  * The struct is readable by everyone and written by framework/net alone.

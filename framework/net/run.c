@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/memory.h"
+#include "framework/base/sanitizer.h"
 #include "framework/base/trace.h"
 #include "framework/math/math.h"
 #include "framework/net/exec.h"
@@ -232,12 +234,31 @@ static ct_status step_clock_take(const ct_pass *pass, ct_step *list, int n, int 
 
 /* ---- the steps of a net */
 
-/* What the poison is: all bits set is a NaN. */
+/* What the poison is: all bits set is a NaN. Under AddressSanitizer nobody may touch it. */
 #define POISON 0xff
+
+static void fill_dead(void *at, size_t bytes)
+{
+    ct_unguard(at, bytes);
+    memset(at, POISON, bytes);
+    ct_guard(at, bytes);
+}
 
 static void poison(const ct_pass *pass, const ct_region *r)
 {
-    memset(ct_pass_at(pass, r->offset), POISON, r->bytes);
+    fill_dead(ct_pass_at(pass, r->offset), r->bytes);
+}
+
+/* Before a step: it may touch what begins with it. */
+static void wake(const ct_pass *pass, int step)
+{
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
+
+    for (int i = 0; CT_SAN_ADDRESS && m->poison && (i < m->n_region); i++) {
+        const ct_region *r = &m->region[i];
+
+        if (r->first == step) ct_unguard(ct_pass_at(pass, r->offset), r->bytes);
+    }
 }
 
 /* Everything that is dead before the first step of a pass. */
@@ -255,7 +276,7 @@ static void poison_shared(const ct_net *net)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
 
-    if (m->shared_bytes > 0) memset(m->shared, POISON, m->shared_bytes);
+    if (m->shared_bytes > 0) fill_dead(m->shared, m->shared_bytes);
 }
 
 /* What lives to the last step stays for the caller to look at. */
@@ -403,6 +424,7 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
     const ct_device *dev = net->options.dev;
     ct_status status;
 
+    wake(p->pass, time_of(p, i));
     if (dev->marks == NULL) return compute_step(p, s, i);
     if (p->marked) CT_TRY(step_clock_mark(p->pass, time_of(p, i), false));
     dev->marks->range((s->blob < 0) ? net->layer[s->layer]->name : "gradients");
@@ -460,6 +482,7 @@ static ct_status chunk_step(const run *p, ct_step *s)
 
 static ct_status run_pair(void *ctx, ct_step *s, int i)
 {
+    wake(((const run *)ctx)->pass, time_of(ctx, i));
     if (ct_step_is_of_chunk(s)) return chunk_step(ctx, s);
     return ct_step_is_of_weights(s) ? weights_pair(ctx, s) : run_step(ctx, s, i);
 }

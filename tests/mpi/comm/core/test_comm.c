@@ -12,14 +12,9 @@
 #include "comm/collective/persistent.h"
 #include "comm/cost/cost.h"
 #include "comm/core/node.h"
+#include "framework/base/memory.h"
+#include "framework/base/sanitizer.h"
 #include "framework/base/clock.h"
-
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#define IS_WATCHED(_p) (__asan_address_is_poisoned(_p) != 0)
-#else
-#define IS_WATCHED(_p) true
-#endif
 
 static int small_collectives(ct_comm *c)
 {
@@ -130,7 +125,7 @@ static int windows(ct_comm *c)
     fault += MPI_FAULT_UNLESS(ct_node_take_slot(node, &slot) == CT_OK);
     if (fault > 0) return fault;
     fault += MPI_FAULT_UNLESS((uintptr_t)block % CT_ALIGN == 0);
-    fault += MPI_FAULT_UNLESS(IS_WATCHED((char *)block + 4096));
+    fault += MPI_FAULT_UNLESS(!CT_SAN_ADDRESS || ct_is_guarded((char *)block + 4096));
     fault += MPI_FAULT_UNLESS(ct_node_find(node, (char *)block + 8, 4, &window, &offset));
     fault += MPI_FAULT_UNLESS(offset == 8);
     fault += MPI_FAULT_UNLESS(!ct_node_find(node, (char *)block + 4093, 4096, &window, &offset));

@@ -11,6 +11,7 @@
 #include "comm/autotune/autotune.h"
 #include "comm/codec/codec_types.h"
 #include "comm/sync/grad_pipe.h"
+#include "framework/base/sanitizer.h"
 #include "framework/base/rng.h"
 
 enum { N_RANGE = 9, N = 60000, STEPS = 3 };
@@ -465,7 +466,7 @@ static int many_buckets(ct_comm *c)
 /* Bytes that this process has from malloc(); 0: unknown. */
 static int64_t taken(void)
 {
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__GLIBC__) && !CT_SAN_ADDRESS
 #if __GLIBC_PREREQ(2, 33)
     struct mallinfo2 m = mallinfo2();
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/sanitizer.h"
 #include "framework/base/memory.h"
 #include "framework/base/file.h"
 #include "framework/base/text.h"
@@ -420,7 +421,7 @@ enum { N_PICTURE = 23 };
 /* ThreadSanitizer does not know libgomp's barriers: it would see races between any two teams. */
 static void set_threads(int n)
 {
-#ifdef __SANITIZE_THREAD__
+#if CT_SAN_THREAD
     n = 1;
 #endif
     omp_set_num_threads(n);

@@ -4,6 +4,7 @@
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
 
+#include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/net/net_impl.h"
 
@@ -200,6 +201,47 @@ static void poisoned_memory_gives_the_same_numbers(void **state)
     }
 }
 
+/* Whether AddressSanitizer reports who touches any of the values; all: each one. */
+static bool is_watched(const ct_blob *b, bool all)
+{
+    bool some = false, every = true;
+
+    for (int64_t i = 0; i < ct_tensor_count(&b->data); i++) {
+        bool one = ct_is_guarded(ct_blob_data(b) + i);
+
+        some |= one;
+        every &= one;
+    }
+    return all ? every : some;
+}
+
+/* Behind a forward what backward reads may be touched. Of the rest some is watched: the other
+ * values lie where those that are kept lay. */
+static void dead_memory_is_watched(void **state)
+{
+    int watched = 0;
+
+    (void)state;
+    if (!CT_SAN_ADDRESS) skip();
+    for (int i = 0; i < N_MODEL; i++) {
+        test_net t;
+
+        create(i, false, true, &t);
+        assert_int_equal(ct_pass_forward(t.net->pass, NULL), CT_OK);
+        for (int r = 0; r < ct_net_regions(t.net); r++) {
+            ct_net_region region = ct_net_region_of(t.net, r);
+            const ct_blob *b = (region.blob >= 0) ? t.net->pass->blob[region.blob] : NULL;
+
+            if ((b == NULL) || (region.first >= t.net->n_forward)) continue;
+            if (region.kept && is_watched(b, false)) fail_msg("%s: %s", model[i].name, b->name);
+            watched += (region.last < t.net->n_forward) && is_watched(b, true);
+        }
+        test_net_destroy(&t);
+    }
+    print_message("%d values are watched\n", watched);
+    assert_true(watched >= N_MODEL);
+}
+
 static double loss_at(test_net *t, float *w, float value)
 {
     float old = *w;
@@ -263,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(poisoned_memory_gives_the_same_numbers),
+        cmocka_unit_test(dead_memory_is_watched),
         cmocka_unit_test(whole_nets_have_the_gradient_of_differences),
     };
 
