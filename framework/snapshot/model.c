@@ -53,7 +53,7 @@ bool ct_model_split(const char *path, size_t *n_p, int *index_p)
     char *end = NULL;
     long index;
 
-    if ((slash == NULL) || (slash == path) || (slash[1] < '0') || (slash[1] > '9')) return false;
+    if ((slash == NULL) || (slash[1] < '0') || (slash[1] > '9')) return false;
     index = strtol(slash + 1, &end, 10);
     if ((*end != '\0') || (index < 0) || (index >= CT_MAX_WEIGHT)) return false;
     *n_p = (size_t)(slash - path);
@@ -334,8 +334,11 @@ static void add_layer_name(ct_text *t, const char *name, size_t n)
     static const char coded[][4] = { "%2F", "%2E", "%25" };
     size_t at = strlen(name_mark);
 
-    if (strncmp(name, name_mark, at) != 0) at = n;
-    if (at >= n) ct_text_add_bytes(t, name, n);
+    if ((n < at) || (strncmp(name, name_mark, at) != 0)) {
+        ct_text_add_bytes(t, name, n);
+        return;
+    }
+    ct_text_add_bytes(t, "", 0); /* the text is there, whatever the name is */
     while (at < n) {
         int k = 0;
 

@@ -98,7 +98,7 @@ ct_status ct_model_add_layer(ct_model *m, const char *layer, size_t n, int *laye
  *  is beyond CT_MAX_WEIGHT. */
 ct_status ct_model_add(ct_model *m, const char *layer, size_t n, int index, const ct_shape *shape,
                        ct_model_array **array_p);
-/** "LAYER/INDEX": the name may itself have slashes. False: it is not that. */
+/** "LAYER/INDEX": the name may itself have slashes, or be empty. False: it is not that. */
 bool ct_model_split(const char *path, size_t *n_p, int *index_p);
 /** "LAYER/INDEX" and what follows; malloc'ed, NULL without memory. */
 char *ct_model_path(const char *layer, int index, const char *suffix);

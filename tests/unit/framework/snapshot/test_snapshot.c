@@ -374,9 +374,9 @@ static void test_damage(void **state)
 /* HDF5 leaves out what is empty or "." in a path, and others' names may have a %. */
 static void test_names_of_layers(void **state)
 {
-    static const char *const name[] = { "a/",      "/a",      "a//b",   "./a",  "a/./b",
-                                        "a/.",     "a%b",     "a%2Fb",  "a%2F", "%00a",
-                                        "%00a%2F", "%25/./b", "a.b/..c" };
+    static const char *const name[] = { "a/",      "/a",      "a//b",    "./a",  "a/./b",
+                                        "a/.",     "a%b",     "a%2Fb",   "a%2F", "%00a",
+                                        "%00a%2F", "%25/./b", "a.b/..c", "" };
 
     (void)state;
     for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
