@@ -541,6 +541,7 @@ static ct_status check_ranks(const checked *k, int n_rank)
     ct_status status;
 
     if (s->comm != NULL) CT_TRY(ct_topo_text_parse(s->comm->topology, &text));
+    if ((text.kind != CT_TOPO_SPEC) && (s->outer == NULL)) return CT_OK;
     status = (text.kind == CT_TOPO_SPEC) ? ct_topo_from_string(text.spec, n_rank, &topo)
                                          : ct_verdict_topo(k->call->options, n_rank, &topo);
     if ((status == CT_OK) && (s->outer != NULL))
