@@ -793,11 +793,8 @@ class Case(drawn_requests.Requests):
 
 
 def try_all(results, options, folder):
-    seed, first, n = int(options.get("seed", "1")), int(options.get("first", "0")), int(options.get("requests", "30"))
-    for number in range(first, first + int(options.get("cases", "100"))):
-        name = f"seed {seed}, case {number}"
-        if any(r["case"].startswith(name + ":") for r in results.rows):
-            continue
+    n = int(options.get("requests", "30"))
+    for seed, number, name in job.drawn(results, options):
         path = os.path.join(folder, f"case{number}")
         os.mkdir(path)
         case = Case(path, seed, number, n)

@@ -462,11 +462,7 @@ def try_all(results, options, folder):
     code, out = job.run([job.CORTADO, "convert", "text", "--from=text.txt", "--tokenizer=char", "--to=text.bin"], folder)
     if code != 0:
         sys.exit(out)
-    seed, first = int(options.get("seed", "1")), int(options.get("first", "0"))
-    for number in range(first, first + int(options.get("cases", "100"))):
-        name = f"seed {seed}, case {number}"
-        if any(r["case"] == name for r in results.rows):
-            continue
+    for seed, number, name in job.drawn(results, options):
         case = Case(work, seed, number, options.get("keep"))
         rows = case.run()
         for kind, code, wrong in rows:

@@ -619,11 +619,7 @@ def chance(s, fed, found):
 
 
 def try_all(results, options, folder):
-    seed, first = int(options.get("seed", "1")), int(options.get("first", "0"))
-    for number in range(first, first + int(options.get("cases", "100"))):
-        name = f"seed {seed}, case {number}"
-        if any(r["case"].startswith(name + ":") for r in results.rows):
-            continue
+    for seed, number, name in job.drawn(results, options):
         path = os.path.join(folder, "case")
         os.mkdir(path)
         os.mkdir(os.path.join(path, "stage"))

@@ -642,11 +642,7 @@ def group_of(kind):
 
 
 def try_all(results, options, folder):
-    seed, first = int(options.get("seed", "1")), int(options.get("first", "0"))
-    for number in range(first, first + int(options.get("cases", "100"))):
-        name = f"seed {seed}, case {number}"
-        if any(r["case"].startswith(name + ":") for r in results.rows):
-            continue
+    for seed, number, name in job.drawn(results, options):
         path = os.path.join(folder, f"case{number}")
         os.mkdir(path)
         case = (Divided if number % 3 == 2 else Case)(path, seed, number)

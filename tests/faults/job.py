@@ -241,6 +241,15 @@ def table(rows, line="class"):
     return 1 if wrong else 0
 
 
+def drawn(results, options):
+    """Seed, number and name of each case that --seed, --first and --cases ask for and RESULTS lacks."""
+    seed, first = int(options.get("seed", "1")), int(options.get("first", "0"))
+    for number in range(first, first + int(options.get("cases", "100"))):
+        name = f"seed {seed}, case {number}"
+        if not any(r["case"] == name or r["case"].startswith(name + ":") for r in results.rows):
+            yield seed, number, name
+
+
 def main(argv, usage, known, try_all):
     """RESULTS and options: --table prints, otherwise try_all(results, options, folder) makes what is not there yet."""
     words = [a for a in argv if not a.startswith("--")]
