@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "framework/base/utf8.h"
+
 static const char *const level_name[] = { "error", "warn", "info", "debug" };
 
 /* Written by ct_log_init() and ct_log_set_sink() before any thread starts. */
@@ -149,12 +151,71 @@ static void note_error(const char *text)
     atomic_fetch_add(&cfg.n_error, 1);
 }
 
+/* Of a message as long as a name of 5000 characters may make it, begin and end are told: what was
+ * expected stands at its end. */
+enum { SAID_MOST = 3400, SAID_BEGIN = 1600, SAID_END = 1600, SAID_RAW = 1 << 13 };
+
+/* Appends text[n] at *used_p < size. Control characters, and bytes that are no UTF-8, would end the
+ * line or change the terminal: they are \n, \t or \xNN. */
+static void add_plain(char *to, size_t size, size_t *used_p, const char *text, size_t n)
+{
+    const uint8_t *p = (const uint8_t *)text, *end = p + n;
+
+    for (int k; p < end; p += k) {
+        uint32_t c = ct_utf8_read(p, end, &k);
+        bool plain = (c >= 0x20) && (c != 0x7f) && ((c < 0x80) || (c > 0x9f)) &&
+                     (c != CT_NO_CHARACTER) && (c != 0x2028) && (c != 0x2029);
+
+        if (*used_p + 4 * (size_t)k >= size) break;
+        if (plain || (c == '\t')) {
+            memcpy(to + *used_p, p, (size_t)k);
+            *used_p += (size_t)k;
+            continue;
+        }
+        for (int i = 0; i < k; i++)
+            *used_p += (size_t)snprintf(to + *used_p, size - *used_p,
+                                        (p[i] == '\n') ? "\\n" : "\\x%02x", p[i]);
+    }
+    to[*used_p] = '\0';
+}
+
+/* The message, of at most SAID_MOST bytes where none is escaped. */
+static void add_message(char *to, size_t size, size_t *used_p, const char *text, size_t n)
+{
+    size_t begin = ct_utf8_whole(text, SAID_BEGIN), end = SAID_END;
+
+    if (n <= SAID_MOST) {
+        add_plain(to, size, used_p, text, n);
+        return;
+    }
+    while (((unsigned char)text[n - end] & 0xc0) == 0x80) end -= 1;
+    add_plain(to, size - SAID_END, used_p, text, begin);
+    add_plain(to, size, used_p, " … ", strlen(" … "));
+    add_plain(to, size, used_p, text + n - end, end);
+}
+
+/* What the arguments say, in the room of `raw` or, where it is larger, in *own_p, which is the
+ * caller's to free; NULL: no memory, and the end is missing. */
+static const char *print_raw(char *raw, size_t size, char **own_p, const char *fmt, va_list ap)
+{
+    va_list again;
+    int n;
+
+    va_copy(again, ap);
+    n = vsnprintf(raw, size, fmt, ap);
+    *own_p = ((n >= 0) && ((size_t)n >= size)) ? malloc((size_t)n + 1) : NULL;
+    if (*own_p != NULL) (void)vsnprintf(*own_p, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return (*own_p != NULL) ? *own_p : raw;
+}
+
 /* The line with its newline; *said_p: where the message begins in it. */
 static void compose(char *text, size_t size, ct_log_level level, const char *file, int line,
                     const char *fmt, va_list ap, size_t *said_p)
 {
     static const char letter[] = "EWID";
-    const char *base = strrchr(file, '/');
+    const char *base = strrchr(file, '/'), *said;
+    char raw[SAID_RAW], *own;
     struct timespec now;
     struct tm tm;
     size_t used;
@@ -166,10 +227,12 @@ static void compose(char *text, size_t size, ct_log_level level, const char *fil
                          tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
                          now.tv_nsec / 1000, (int)getpid(), (base != NULL) ? base + 1 : file, line);
     if (level != CT_LOG_INFO) used += (size_t)snprintf(text + used, size - used, "%s", cfg.who);
-    vsnprintf(text + used, size - used - 1, fmt, ap);
-    if (level == CT_LOG_ERROR) strncat(text, error_end, size - strlen(text) - 2);
-    strcat(text, "\n");
     *said_p = used;
+    said = print_raw(raw, sizeof(raw), &own, fmt, ap);
+    add_message(text, size - 1, &used, said, strlen(said));
+    free(own);
+    if (level == CT_LOG_ERROR) add_plain(text, size - 1, &used, error_end, strlen(error_end));
+    strcpy(text + used, "\n");
 }
 
 void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)

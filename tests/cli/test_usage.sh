@@ -44,6 +44,10 @@ touch nothing.prototxt
 runs empty_net 2 '[]] nothing.prototxt: net "" has no layer' "$CORTADO" check --model=nothing.prototxt
 mkdir folder
 runs folder_for_solver 3 'folder: a folder; expected a file' "$CORTADO" train --solver=folder
+name=$(printf 'new\nline\033[31m')
+runs odd_name 3 '[]] new.nline.x1b.31m: No such file' "$CORTADO" train --solver="$name"
+is odd_name_in_one_line test "$(grep -c . out)" = "$(grep -c '^[IE][0-9]' out)"
+runs long_name 3 '[]] nnnn.* … .*nnnn: File name too long$' "$CORTADO" train --solver="$(printf 'n%05000d' 0 | tr 0 n)"
 runs missing_model 3 'nothere.prototxt: No such file' "$CORTADO" time --model=nothere.prototxt
 runs twin_is_read 3 'fromenv.prototxt: No such file' env CORTADO_SOLVER=fromenv.prototxt "$CORTADO" train
 runs twin_is_checked 2 'CORTADO_ITERATIONS=many' env CORTADO_ITERATIONS=many "$CORTADO" train --solver=x
