@@ -19,7 +19,7 @@ static const ct_option table[] = {
     { "algorithm", CT_OPTION_TEXT, COMM, "NAME|all",
       "an allreduce, several with commas between, or all; mpi is the blocking one of MPI (all)" },
     { "algorithms", CT_OPTION_TEXT, COMM, "LIST", "the same as --algorithm" },
-    { "repeat", CT_OPTION_COUNT, COMM, "N", "repetitions of each (by size, 5 to 200)" },
+    { "repeat", CT_OPTION_SOME, COMM, "N", "repetitions of each (by size, 5 to 200)" },
     { "memory", CT_OPTION_CHOICE, COMM, "arena|plain",
       "hier's buffers: where ranks of a node can share them, as in training, or not (arena)" },
     { "fit", CT_OPTION_MAYBE, COMM, "FILE",
@@ -34,7 +34,7 @@ static const ct_option table[] = {
 enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
 
 static const ct_option codec_table[] = {
-    { "count", CT_OPTION_COUNT, CODEC, "N", "elements (25000000)" },
+    { "count", CT_OPTION_SEED, CODEC, "N", "elements (25000000)" },
     { "density", CT_OPTION_TEXT, CODEC, "D", "share of them that is selected (0.001)" },
     { "selection", CT_OPTION_CHOICE, CODEC, "exact|trimmed|search|sampled", "only this (all)" },
     { "repeat", CT_OPTION_COUNT, CODEC, "N", "repetitions (11)" },
@@ -65,7 +65,7 @@ static const ct_option serve_table[] = {
     { "pass", CT_OPTION_TEXT, SERVE, "FILE",
       "with --parallel: what each step of the last shape's last run took, for simulate --pass" },
     { "trace_iterations", CT_OPTION_TEXT, SERVE, "A-B", "the runs to trace, from 0 on (0-4)" },
-    { "repeat", CT_OPTION_COUNT, SERVE, "N", "runs of each shape (by time, 3 to 200)" },
+    { "repeat", CT_OPTION_SOME, SERVE, "N", "runs of each shape (by time, 3 to 200)" },
     { "threads", CT_OPTION_COUNT, SERVE, "N", "threads" },
     { "json", CT_OPTION_MAYBE, SERVE, "FILE",
       "a line of JSON for each shape, into the file or, without one, instead of the table" },

@@ -56,15 +56,14 @@ ct_status ct_verdict_ranks(const ct_options *o, int64_t *n_p)
     int64_t per_node = ct_options_count(o, "ranks_per_node", 1);
 
     *n_p = (ranks > 0) ? ranks : 1;
-    if (ranks == 0) return CT_FAIL(CT_ERR_CONFIG, "--ranks=0: at least 1");
     for (size_t i = 0; (nodes < 0) && (i < n_need); i++) {
         if (ct_options_text(o, needs[i]) != NULL)
             return CT_FAIL(CT_ERR_CONFIG, "--%s: for --nodes=N, on how many nodes?", needs[i]);
     }
     if (nodes < 0) return CT_OK;
-    if ((nodes < 1) || (per_node < 1) || (nodes > INT_MAX / per_node))
-        return CT_FAIL(CT_ERR_CONFIG, "--nodes=%" PRId64 " of %" PRId64 " ranks: at least 1", nodes,
-                       per_node);
+    if (nodes > INT_MAX / per_node)
+        return CT_FAIL(CT_ERR_CONFIG, "--nodes=%" PRId64 " of %" PRId64 " ranks: at most %d ranks",
+                       nodes, per_node, INT_MAX);
     if ((ranks > 0) && (ranks != nodes * per_node))
         return CT_FAIL(CT_ERR_CONFIG,
                        "--ranks=%" PRId64 ", but --nodes=%" PRId64 " with %" PRId64

@@ -357,7 +357,7 @@ static const ct_option table[] = {
       "how a file of ranks splits texts: gpt2, cl100k, o200k or llama3" },
     { "special", CT_OPTION_FLAG, TEXT, NULL,
       "names of special tokens become their ids; else they are text" },
-    { "train_bpe", CT_OPTION_COUNT, TEXT, "N",
+    { "train_bpe", CT_OPTION_SOME, TEXT, "N",
       "train byte-level BPE of N tokens, written to --tokenizer, or tokenizer.json beside --to" },
     { "from", CT_OPTION_TEXT, TOKENS, "FILE", "ids of tokens, raw or with llm.c's head" },
     { "to", CT_OPTION_TEXT, TOKENS, "FILE", "the text" },
@@ -406,15 +406,15 @@ static const ct_option table[] = {
       "the net for use: an Input in place of data layers, probabilities in place of losses" },
     { "vocabulary", CT_OPTION_TEXT, TEXT, "FILE",
       "number the words by this vocabulary.txt or .h5 instead of train's own" },
-    { "words", CT_OPTION_COUNT, TEXT, "N",
+    { "words", CT_OPTION_SOME, TEXT, "N",
       "keep the N most frequent words, the others become <unk>; all if not given" },
     { "to", CT_OPTION_TEXT, SETS, "PATH",
       "the folder for train_lmdb and test_lmdb (train.h5, test.h5); of images by --list, the data "
       "set itself" },
     { "backend", CT_OPTION_CHOICE, SETS, "lmdb|hdf5", "the format written; lmdb if not given" },
-    { "shards", CT_OPTION_COUNT, SETS " " BOXES, "N",
+    { "shards", CT_OPTION_SOME, SETS " " BOXES, "N",
       "stripe the set over N LMDB files, for storage of many disks; one if not given" },
-    { "stripe", CT_OPTION_COUNT, SETS " " BOXES, "RECORDS",
+    { "stripe", CT_OPTION_SOME, SETS " " BOXES, "RECORDS",
       "with --shards: records that lie together in a file; at least the batch of a rank; 1024 if "
       "not given" },
     { "mean", CT_OPTION_TEXT, SETS, "FILE",
@@ -429,10 +429,10 @@ static const ct_option table[] = {
       "list and leave out images that cannot be read, N at most, without N any number; the first "
       "one stops if not given" },
     { "shuffle", CT_OPTION_FLAG, IMAGES " " BOXES, NULL, "mix the order" },
-    { "count", CT_OPTION_COUNT, DIGITS, "N",
+    { "count", CT_OPTION_SOME, DIGITS, "N",
       "training images, 10000 if not given; a fifth as many for testing" },
     { "log", CT_OPTION_CHOICE, ALL, "error|warn|info|debug", "the least level logged; info" },
-    { "seed", CT_OPTION_COUNT, DIGITS " " IMAGES " " BOXES, "S",
+    { "seed", CT_OPTION_SEED, DIGITS " " IMAGES " " BOXES, "S",
       "of the random choices, 1 if not given" },
 };
 

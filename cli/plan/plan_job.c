@@ -63,7 +63,7 @@ ct_status ct_plan_job_read_machine(ct_plan_job_state *p, int64_t ranks)
         return CT_FAIL(CT_ERR_CONFIG, "--ranks=%" PRId64 ": expected 1 to %d", ranks,
                        CT_PLAN_MOST_RANKS);
     per_node = ct_options_count(o, "ranks_per_node", (name != NULL) ? 1 : ranks);
-    if ((per_node < 1) || (per_node > ranks) || (ranks % per_node != 0))
+    if ((per_node > ranks) || (ranks % per_node != 0))
         return CT_FAIL(CT_ERR_CONFIG,
                        "--ranks_per_node=%" PRId64 ": %" PRId64
                        " ranks cannot be as many on each node",

@@ -126,6 +126,9 @@ static ct_status check_sizes(machine_study *m)
     if ((there > 0) && (most > there))
         return CT_FAIL(CT_ERR_CONFIG, "machine %s has %lld nodes, --nodes=%s wants %lld",
                        m->machine->name, (long long)there, nodes, (long long)most);
+    if (most * m->per_node > CT_SCALE_MOST_RANKS)
+        return CT_FAIL(CT_ERR_CONFIG, "--nodes=%s with --ranks_per_node=%lld: at most %d ranks",
+                       nodes, (long long)m->per_node, CT_SCALE_MOST_RANKS);
     for (int i = 0; !m->weak && (i < s->n_node); i++) {
         if (m->global_batch % s->rank[i] != 0)
             return CT_FAIL(CT_ERR_CONFIG,
@@ -237,9 +240,6 @@ static ct_status machine_study_read(ct_scale *s, machine_study *m)
     CT_TRY(read_profile(m));
     m->batch = ct_options_count(o, "batch", m->profile->batch);
     m->global_batch = ct_options_count(o, "global_batch", 0);
-    if ((m->per_node < 1) || (m->iterations < 1) || (m->warmup < 1) || (m->batch < 1))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "--ranks_per_node, --iterations, --warmup, --batch: at least 1");
     if (!m->weak && (m->global_batch < 1))
         return CT_FAIL(CT_ERR_CONFIG, "--mode=strong on a machine needs --global_batch=N");
     if ((m->jitter_seed > 0) && (m->profile->n_sample == 0))

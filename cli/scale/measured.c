@@ -101,8 +101,6 @@ static ct_status read_plan(ct_scale *s, plan *p)
     p->mpirun = (getenv("MPIRUN") != NULL) ? getenv("MPIRUN") : "mpirun";
     p->mpirun_flags = getenv("MPIRUN_FLAGS");
     p->open_mpi = is_open_mpi();
-    if ((p->repeats < 1) || (p->iterations < 1))
-        return CT_FAIL(CT_ERR_CONFIG, "--repeats and --iterations: at least 1");
     if ((launcher != NULL) && (strstr(launcher, "{ranks}") == NULL))
         return CT_FAIL(CT_ERR_CONFIG, "--launcher=%s: has no {ranks} in it", launcher);
     CT_TRY(read_sizes(s, p));

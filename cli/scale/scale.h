@@ -11,7 +11,7 @@
 #include "cli/verb.h"
 #include "topology/topo.h"
 
-enum { CT_SCALE_MAX_POINT = 64, CT_SCALE_MAX_CONFIG = 24 };
+enum { CT_SCALE_MAX_POINT = 64, CT_SCALE_MAX_CONFIG = 24, CT_SCALE_MOST_RANKS = 1 << 24 };
 
 /** A way to run the same net: the default, or an ablation. */
 typedef struct ct_scale_config {

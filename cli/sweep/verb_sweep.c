@@ -82,12 +82,7 @@ static ct_status write_array(const ct_sweep *s, const char *file)
     ct_text t = { 0 };
     ct_status status;
 
-    if (s->n_round > 1)
-        status = CT_FAIL(CT_ERR_CONFIG,
-                         "--job_array=%s: HALVING decides who goes on when all have "
-                         "ended: run it in one allocation",
-                         file);
-    else if ((sweep == NULL) || (folder == NULL))
+    if ((sweep == NULL) || (folder == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a job file");
     else {
         ct_text_add(&t, job_head, s->n_run, s->n_run, p->at_once, p->ranks, p->threads);
@@ -108,17 +103,31 @@ static ct_status write_array(const ct_sweep *s, const char *file)
 
 /* ---- what is asked */
 
+/* Before the folder is made. */
+static ct_status check_wish(const ct_sweep *s, const ct_options *o)
+{
+    const char *array = ct_options_text(o, "job_array");
+    bool one = (ct_options_text(o, "only") != NULL);
+    long long number = (long long)ct_options_count(o, "only", 1);
+
+    if ((array != NULL) && (s->n_round > 1))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--job_array=%s: HALVING decides who goes on when all have "
+                       "ended: run it in one allocation",
+                       array);
+    if (array != NULL) return ct_file_check_writable(array);
+    if ((number < 1) || (number > s->n_run))
+        return CT_FAIL(CT_ERR_CONFIG, "--only=%lld: the sweep has runs 1 to %d", number, s->n_run);
+    if (one && (s->n_round > 1))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--only=%lld: HALVING decides who goes on when all have ended", number);
+    return CT_OK;
+}
+
 static ct_status run_only(ct_sweep *s, int64_t number)
 {
     int run = (int)number - 1;
 
-    if ((number < 1) || (number > s->n_run))
-        return CT_FAIL(CT_ERR_CONFIG, "--only=%lld: the sweep has runs 1 to %d", (long long)number,
-                       s->n_run);
-    if (s->n_round > 1)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "--only=%lld: HALVING decides who goes on when all have ended",
-                       (long long)number);
     return ct_sweep_run_list(s, &run, 1, 0);
 }
 
@@ -160,6 +169,7 @@ ct_status ct_verb_sweep(ct_call *call)
     if (folder == NULL) return CT_FAIL(CT_ERR_CONFIG, "cortado sweep needs --to=DIR");
     ct_stop_signals_hold(&before);
     status = ct_sweep_read(ct_options_entry(o, "sweep", 0, NULL), folder, &s);
+    if (status == CT_OK) status = check_wish(&s, o);
     if ((status == CT_OK) && !ct_options_flag(o, "table") &&
         (ct_options_text(o, "job_array") == NULL))
         status = ct_sweep_lock_folder(&s, ct_options_text(o, "only") != NULL, &lock);

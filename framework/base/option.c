@@ -109,22 +109,32 @@ static bool is_choice(const char *words, const char *text)
     return false;
 }
 
+static ct_status check_count(const char *text, long long least, long long most, const char *who)
+{
+    long long v = -1;
+    char *end;
+
+    errno = 0;
+    if (isdigit((unsigned char)text[0])) v = strtoll(text, &end, 10);
+    if ((v >= least) && (v <= most) && (*end == '\0') && (errno == 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected a whole number, %lld to %lld", who, text, least,
+                   most);
+}
+
 static ct_status check(const ct_option *op, const char *text, const char *who)
 {
     bool flag;
-    char *end;
 
     switch (op->kind) {
     case CT_OPTION_FLAG:
         if (is_bool(text, &flag)) return CT_OK;
         return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected true or false", who, text);
     case CT_OPTION_COUNT:
-        errno = 0;
-        if (isdigit((unsigned char)text[0]) && (strtoll(text, &end, 10) >= 0) && (*end == '\0') &&
-            (errno == 0)) {
-            return CT_OK;
-        }
-        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected a whole number, 0 or more", who, text);
+        return check_count(text, 0, INT32_MAX, who);
+    case CT_OPTION_SOME:
+        return check_count(text, 1, INT32_MAX, who);
+    case CT_OPTION_SEED:
+        return check_count(text, 0, INT64_MAX, who);
     case CT_OPTION_CHOICE:
         if (is_choice(op->value, text)) return CT_OK;
         return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected one of %s", who, text, op->value);

@@ -20,7 +20,9 @@ extern "C" {
 typedef enum {
     CT_OPTION_FLAG,   /* true | false; alone it means true                            */
     CT_OPTION_TEXT,   /* as it is                                                     */
-    CT_OPTION_COUNT,  /* a whole number >= 0                                          */
+    CT_OPTION_COUNT,  /* a whole number, 0 to 2^31 - 1                                */
+    CT_OPTION_SOME,   /* a whole number, 1 to 2^31 - 1                                */
+    CT_OPTION_SEED,   /* a whole number, 0 to 2^63 - 1                                */
     CT_OPTION_CHOICE, /* one of the words of `value`, separated by '|'                */
     CT_OPTION_LIST,   /* may be repeated; in the environment separated by ';'         */
     CT_OPTION_MAYBE,  /* text behind '='; alone it means "-"                          */

@@ -51,6 +51,10 @@ runs long_name 3 '[]] nnnn.* … .*nnnn: File name too long$' "$CORTADO" train -
 runs missing_model 3 'nothere.prototxt: No such file' "$CORTADO" time --model=nothere.prototxt
 runs twin_is_read 3 'fromenv.prototxt: No such file' env CORTADO_SOLVER=fromenv.prototxt "$CORTADO" train
 runs twin_is_checked 2 'CORTADO_ITERATIONS=many' env CORTADO_ITERATIONS=many "$CORTADO" train --solver=x
+runs count_of_64_bits 2 'threads=4294967297: expected a whole number, 0 to 2147483647$' "$CORTADO" info --threads=4294967297
+for n in count shards stripe; do
+    runs none_$n 2 "$n=0: expected a whole number, 1 to 2147483647\$" "$CORTADO" convert digits --to=none --$n=0
+done
 runs twin_misspelt 3 'CORTADO_COMPRESION is no option; did you mean CORTADO_COMPRESSION' env CORTADO_COMPRESION=topk "$CORTADO" train --solver=nothere
 runs info 0 'features .*lmdb' "$CORTADO" info
 is info_measures grep -Eq '^limits +[0-9.]+ GFLOP/s .*memory [0-9.]+ GB/s read' out

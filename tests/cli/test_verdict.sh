@@ -175,7 +175,7 @@ EOF
 is class_study_times awk -F, -f classes.awk alike/points.csv classes/points.csv
 
 # ---- bad input: exit code 2 or 3, and why
-runs no_nodes 2 '--nodes=0 of 1 ranks: at least 1' $check --nodes=0
+runs no_nodes 2 '--nodes=0: expected a whole number, 1 to 2147483647$' $check --nodes=0
 runs not_a_number 2 'nodes' $check --nodes=many
 runs ranks_differ 2 '--ranks=3, but --nodes=2 with 2 ranks each are 4' $check --nodes=2 --ranks_per_node=2 --ranks=3
 runs machine_alone 2 '--machine: for --nodes=N' $check --machine=slow.prototxt

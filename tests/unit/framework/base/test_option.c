@@ -8,6 +8,8 @@
 static const ct_option table[] = {
     { "solver", CT_OPTION_TEXT, "train check", "FILE", "the solver" },
     { "iterations", CT_OPTION_COUNT, "train test", "N", "how many" },
+    { "count", CT_OPTION_SOME, "train", "N", "one at least" },
+    { "seed", CT_OPTION_SEED, "train", "N", "of 64 bits" },
     { "set", CT_OPTION_LIST, "train", "FIELD=VALUE", "overrides" },
     { "deterministic", CT_OPTION_FLAG, "train", NULL, "bitwise" },
     { "sigint_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none", "on SIGINT" },
@@ -58,6 +60,35 @@ static void test_forms(void **state)
     assert_int_equal(PARSE(&o, "train", "--sigint-effect=none", "--deterministic=false"), CT_OK);
     assert_string_equal(ct_options_text(o, "sigint_effect"), "none");
     assert_false(ct_options_flag(o, "deterministic"));
+    ct_options_destroy(o);
+}
+
+/* What does not fit would be another number where an int takes it. */
+static void test_counts(void **state)
+{
+    static const char *const wrong[] = {
+        "-1",  "5x", " 5",  "5 ",         "+5",         "0x10",
+        "1e3", "",   "nan", "2147483648", "4294967298", "99999999999999999999"
+    };
+    char word[64];
+    ct_options *o;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        snprintf(word, sizeof(word), "--iterations=%s", wrong[i]);
+        assert_int_equal(PARSE(&o, "train", word), CT_ERR_CONFIG);
+        assert_non_null(strstr(last, ": expected a whole number, 0 to 2147483647\n"));
+    }
+    assert_int_equal(PARSE(&o, "train", "--count=0"), CT_ERR_CONFIG);
+    assert_non_null(strstr(last, "--count=0: expected a whole number, 1 to 2147483647\n"));
+    assert_int_equal(PARSE(&o, "train", "--seed=9223372036854775808"), CT_ERR_CONFIG);
+    assert_non_null(strstr(last, ": expected a whole number, 0 to 9223372036854775807\n"));
+    assert_int_equal(
+        PARSE(&o, "train", "--iterations=0", "--count=2147483647", "--seed=9223372036854775807"),
+        CT_OK);
+    assert_int_equal(ct_options_count(o, "iterations", 1), 0);
+    assert_int_equal(ct_options_count(o, "count", 1), 2147483647);
+    assert_int_equal(ct_options_count(o, "seed", 1), INT64_MAX);
     ct_options_destroy(o);
 }
 
@@ -159,9 +190,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),  cmocka_unit_test(test_value_or_none),
-        cmocka_unit_test(test_rest),   cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_forms),         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_value_or_none), cmocka_unit_test(test_rest),
+        cmocka_unit_test(test_environment),   cmocka_unit_test(test_errors),
     };
 
     ct_log_set_sink(keep, NULL);
