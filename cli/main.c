@@ -1,3 +1,5 @@
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
 #include <omp.h>
@@ -5,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/base/process_room.h"
 #include "framework/base/simd.h"
@@ -78,18 +81,52 @@ static double start_limit(int argc, char **argv)
     return (seconds >= 0.0) ? seconds : 600.0;
 }
 
+/* A file would get the number of a stream that is closed, and with it what is printed. Output that
+ * nobody takes fails; what is logged is dropped. */
+static void open_streams(void)
+{
+    static const int how[] = { O_RDONLY, O_RDONLY, O_WRONLY };
+
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if ((fcntl(fd, F_GETFD) < 0) && (errno == EBADF)) (void)open("/dev/null", how[fd]);
+}
+
+/* Tables are printed line by line, and looked after here. */
+static ct_status check_output(ct_status status)
+{
+    bool lost = (fflush(stdout) != 0);
+
+    lost = (ferror(stdout) != 0) || lost;
+    if (!lost || (status != CT_OK)) return status;
+    return CT_FAIL(CT_ERR_IO, "cannot write to standard output: not all that was printed is there");
+}
+
+/* What a rank starts beside OpenMP's threads: Open MPI 4.1 has 3, and 4 in what it starts for a job
+ * of one rank; the watchdog, progress, what reads and writes. */
+enum { THREADS_BESIDE = 11 };
+
+/* Without OMP_NUM_THREADS the ranks of a node share out its cores once they know of one another:
+ * how many threads one gets is not known yet, and as many as there are cores would be too many. */
+static ct_status check_team(void)
+{
+    int team = (getenv("OMP_NUM_THREADS") != NULL) ? omp_get_max_threads() - 1 : 0;
+
+    return ct_thread_room_check(team + THREADS_BESIDE);
+}
+
 static int run_alone(const ct_verb *verb, ct_call *call)
 {
     ct_options *options = NULL;
-    ct_status status = CT_OK;
+    ct_status status;
 
     ct_log_init(0, 1, "");
-    if ((verb->form == NULL)) {
+    status = (verb->run == ct_verb_serve) ? check_team() : CT_OK;
+    if ((status == CT_OK) && (verb->form == NULL)) {
         status =
             ct_options_parse(ct_option_table, ct_option_table_n, call->argc, call->argv, &options);
     }
     call->options = options;
-    if (status == CT_OK) status = verb->run(call);
+    if (status == CT_OK) status = check_output(verb->run(call));
     ct_options_destroy(options);
     if ((status != CT_OK) && (status != CT_STOPPED) && (ct_log_n_error() == 0)) {
         ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "failed: %s", ct_status_str(status));
@@ -108,18 +145,10 @@ static ct_status run_on_first(const ct_verb *verb, const ct_call *call)
     return ct_job_share(call->job, status);
 }
 
-/* What a rank starts beside OpenMP's threads: Open MPI 4.1 has 3, and 4 in what it starts for a job
- * of one rank; the watchdog, progress, what reads and writes. */
-enum { THREADS_BESIDE = 11 };
-
-/* Without OMP_NUM_THREADS the ranks of a node share out its cores once they know of one another:
- * how many threads one gets is not known yet, and as many as there are cores would be too many. */
 static ct_status check_room(void)
 {
-    int team = (getenv("OMP_NUM_THREADS") != NULL) ? omp_get_max_threads() - 1 : 0;
-
     CT_TRY(ct_process_room_check());
-    return ct_thread_room_check(team + THREADS_BESIDE);
+    return check_team();
 }
 
 static int run_in_job(const ct_verb *verb, ct_call *call)
@@ -144,6 +173,7 @@ static int run_in_job(const ct_verb *verb, ct_call *call)
     if (verb->run != ct_verb_train) ct_watchdog_limit(job.watchdog, 0.0);
     if (status == CT_OK)
         status = (verb->place == CT_VERB_ON_FIRST) ? run_on_first(verb, call) : verb->run(call);
+    status = check_output(status);
     if ((status != CT_OK) && (status != CT_STOPPED)) ct_job_fail(&job, status);
     ct_options_destroy(options);
     ct_job_finish(&job);
@@ -173,14 +203,18 @@ int main(int argc, char **argv)
     const ct_verb *verb;
     ct_call call = { argc - 1, argv + 1, argv, argc, NULL, NULL };
 
+    open_streams();
     ct_signals_block();
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* lines stay in order with those of stderr */
     if (argc < 2) {
         ct_help_verbs(stderr);
         return ct_status_exit_code(CT_ERR_CONFIG);
     }
-    if (ct_help_is_asked(argc, argv)) return ct_status_exit_code(ct_help(argc, argv));
-    if (strcmp(argv[1], "--version") == 0) return printf("cortado %s\n", ct_build_version()), 0;
+    if (ct_help_is_asked(argc, argv)) return ct_status_exit_code(check_output(ct_help(argc, argv)));
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("cortado %s\n", ct_build_version());
+        return ct_status_exit_code(check_output(CT_OK));
+    }
     verb = ct_verb_find(argv[1]);
     if (verb == NULL) return ct_status_exit_code(ct_help_fail_verb(argv[1]));
     if (check_registers() != CT_OK) return ct_status_exit_code(CT_ERR_CONFIG);

@@ -124,11 +124,11 @@ const ct_option ct_option_table[] = {
     { "table", CT_OPTION_FLAG, "sweep", NULL, "rank what is there, and start nothing" },
     { "only", CT_OPTION_COUNT, "sweep", "N",
       "do run N alone, from 1 on, as a task of a job array" },
-    { "job_array", CT_OPTION_TEXT, "sweep", "FILE",
+    { "job_array", CT_OPTION_OUT, "sweep", "FILE",
       "write a job file for SLURM with a task for each run, and start nothing" },
     { "runs", CT_OPTION_REST, "report", "RUNS",
       "folders of train --run, files of --metrics, or logs; they may stand without --runs=" },
-    { "to", CT_OPTION_TEXT, "report", "FILE", "the page, HTML that needs nothing beside it" },
+    { "to", CT_OPTION_OUT, "report", "FILE", "the page, HTML that needs nothing beside it" },
     { "format", CT_OPTION_CHOICE, "predict", "table|csv|json",
       "of what goes to standard output: the best class of each file, its boxes, or the text alone; "
       "json has all numbers (table)" },
@@ -154,7 +154,7 @@ const ct_option ct_option_table[] = {
       "what MemoryData layers read: an HDF5 file with a data set for each top, or a list of such" },
     { "strict", CT_OPTION_FLAG, "train test time check plan extract generate", NULL,
       "refuse fields of forks that are ignored otherwise, as hints for engines" },
-    { "metrics", CT_OPTION_TEXT, "train test", "FILE", "write JSON lines, one object a line" },
+    { "metrics", CT_OPTION_OUT, "train test", "FILE", "write JSON lines, one object a line" },
     { "tensorboard", CT_OPTION_TEXT, "train", "DIR",
       "write the numbers of the metrics as event files for TensorBoard into this folder" },
     { "overwrite", CT_OPTION_FLAG, "train test", NULL,
@@ -168,7 +168,7 @@ const ct_option ct_option_table[] = {
       "the folder of a training: its net and its best weights, or newest, where --model and "
       "--weights name "
       "no others" },
-    { "report", CT_OPTION_TEXT, "test", "FILE",
+    { "report", CT_OPTION_OUT, "test", "FILE",
       "over the whole test set, as JSON: of a net of classes confusion, precision and recall of "
       "each class, calibration, the surest mistakes; of one that finds boxes average precision; "
       "of one of texts loss, perplexity, bits a byte" },
@@ -176,12 +176,12 @@ const ct_option ct_option_table[] = {
       "take the mean of the probabilities of so many crops of each picture: the middle; that and "
       "the same mirrored; the middle and the corners; those five and the same mirrored. test: over "
       "the whole test set" },
-    { "trace", CT_OPTION_TEXT, "train time", "FILE",
+    { "trace", CT_OPTION_OUT, "train time", "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
     { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",
       "the iterations to trace (the fourth to the eighth of the run)" },
     { "blobs", CT_OPTION_TEXT, "extract", "NAME[,NAME]", "what to write, one data set each" },
-    { "to", CT_OPTION_TEXT, "extract", "FILE", "the HDF5 file" },
+    { "to", CT_OPTION_OUT, "extract", "FILE", "the HDF5 file" },
     { "tokenizer", CT_OPTION_TEXT, "generate serve predict", "FILE",
       "what made the net's tokens: tokenizer.json, a file of ranks, a GGUF, or bytes; of a net of "
       "words, its vocabulary (generate, predict)" },
@@ -223,13 +223,13 @@ const ct_option ct_option_table[] = {
       "of what is drawn: the same text again (1)" },
     { "data", CT_OPTION_FLAG, "time", NULL,
       "time the data layers alone: how many images/s they could deliver" },
-    { "dump_batches", CT_OPTION_TEXT, "time", "FILE.npz",
+    { "dump_batches", CT_OPTION_OUT, "time", "FILE.npz",
       "with --data: write the first --iterations batches, of all ranks, and time nothing" },
-    { "json", CT_OPTION_TEXT, "time find_rate", "FILE", "write the result as JSON" },
+    { "json", CT_OPTION_OUT, "time find_rate", "FILE", "write the result as JSON" },
     { "from", CT_OPTION_TEXT, "find_rate", "RATE", "the rate of the first step (1e-6)" },
     { "to", CT_OPTION_TEXT, "find_rate", "RATE", "the rate of the last step (10)" },
-    { "csv", CT_OPTION_TEXT, "find_rate", "FILE", "write rate, loss and mean loss of each step" },
-    { "plot", CT_OPTION_TEXT, "find_rate", "FILE.svg", "draw the loss over the rate, as SVG" },
+    { "csv", CT_OPTION_OUT, "find_rate", "FILE", "write rate, loss and mean loss of each step" },
+    { "plot", CT_OPTION_OUT, "find_rate", "FILE.svg", "draw the loss over the rate, as SVG" },
     { "json", CT_OPTION_MAYBE, "check plan serve", "FILE",
       "write the result as JSON (serve: of --check); without FILE to stdout, and nothing else goes "
       "there" },
@@ -237,7 +237,7 @@ const ct_option ct_option_table[] = {
       "a strategy for each block of the chain in this JSON file, and what is made again" },
     { "pipeline", CT_OPTION_TEXT, "plan", "FILE",
       "where the layers in this JSON file are cut into stages" },
-    { "dot", CT_OPTION_TEXT, "check", "FILE",
+    { "dot", CT_OPTION_OUT, "check", "FILE",
       "draw the net (the first phase checked): Graphviz's text, or with its program \"dot\" a "
       "picture, FILE.svg, .png or .pdf" },
     { "data_shape", CT_OPTION_LIST, "check plan time", "[TOP:]CxHxW",
@@ -258,7 +258,7 @@ const ct_option ct_option_table[] = {
     { "limits", CT_OPTION_TEXT, "plan check", "GFLOPS,GBS",
       "what the machine does at most: 10^9 operations and 10^9 bytes of memory a second; otherwise "
       "measured, in less than a second" },
-    { "roofline", CT_OPTION_TEXT, "time", "FILE",
+    { "roofline", CT_OPTION_OUT, "time", "FILE",
       "draw operations a second over operations a byte, as SVG" },
     { "compression", CT_OPTION_TEXT, "train time check", "TYPE[:FIELD=VALUE,...]",
       "gradient compression; for example redsync:density=0.001,exchange=oktopk" },
@@ -312,7 +312,7 @@ const ct_option ct_option_table[] = {
     { "attention", CT_OPTION_CHOICE, "plan", "flash|reference",
       "reference: attention keeps its probabilities for backward (flash)" },
     { "top", CT_OPTION_COUNT, "plan", "K", "also list the K fastest plans that fit" },
-    { "out", CT_OPTION_TEXT, "plan", "FILE", "write the plan as a parallel file" },
+    { "out", CT_OPTION_OUT, "plan", "FILE", "write the plan as a parallel file" },
     { "nodes", CT_OPTION_SOME, "check", "N",
       "on how many nodes: says what compression would gain there" },
     { "ranks_per_node", CT_OPTION_SOME, "check", "N", "ranks on each of them (1)" },
@@ -344,7 +344,7 @@ const ct_option ct_option_table[] = {
       "threads a rank; otherwise OMP_NUM_THREADS, otherwise a fair share of the cores" },
     { "data", CT_OPTION_TEXT, "info", "PATH",
       "what a data set is: samples, bytes, shards, index; an LMDB or an HDF5 file" },
-    { "picture", CT_OPTION_TEXT, "info", "FILE",
+    { "picture", CT_OPTION_OUT, "info", "FILE",
       "with --data: samples of the set with their labels, evenly spread over it, as PNG" },
     { "model", CT_OPTION_TEXT, "info", "FILE",
       "with --picture: the samples as this net gets them in training, cropped, mirrored, scaled" },

@@ -53,7 +53,6 @@ ct_status ct_trace_file_open(const ct_call *call, ct_trace_file *f)
     if (f->path == NULL) return CT_OK;
     /* a path that cannot be written is known now, not after the training */
     if (f->job->rank == 0) status = ct_file_check_writable(f->path);
-    if ((f->job->rank == 0) && (status == CT_OK)) status = ct_file_write(f->path, "[]\n", 3);
     CT_TRY(ct_job_share(f->job, status));
     CT_TRY(ct_trace_create(first, last, !given, &f->trace));
     return ct_clock_sync(f->job->comm, &f->first);

@@ -59,10 +59,10 @@ static const ct_option serve_table[] = {
     { "rows", CT_OPTION_CHOICE, SERVE, "ALL|LAST",
       "what a net of tokens gives of each text: all tokens' rows, or the last one's (ALL; LAST "
       "behind a cache)" },
-    { "scores", CT_OPTION_TEXT, SERVE, "FILE", "the rows of each shape's first run, as text" },
-    { "trace", CT_OPTION_TEXT, SERVE, "FILE",
+    { "scores", CT_OPTION_OUT, SERVE, "FILE", "the rows of each shape's first run, as text" },
+    { "trace", CT_OPTION_OUT, SERVE, "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
-    { "pass", CT_OPTION_TEXT, SERVE, "FILE",
+    { "pass", CT_OPTION_OUT, SERVE, "FILE",
       "with --parallel: what each step of the last shape's last run took, for simulate --pass" },
     { "trace_iterations", CT_OPTION_TEXT, SERVE, "A-B", "the runs to trace, from 0 on (0-4)" },
     { "repeat", CT_OPTION_SOME, SERVE, "N", "runs of each shape (by time, 3 to 200)" },
@@ -206,6 +206,9 @@ static ct_status bench_codec(const ct_call *call, ct_options *o)
     int n = 0;
 
     CT_TRY(read_density(ct_options_text(o, "density"), &plan.density));
+    if ((file != NULL) && (strcmp(file, "-") != 0) && (call->job->rank == 0))
+        status = ct_file_check_writable(file);
+    CT_TRY(ct_job_share(call->job, status));
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
     plan.n_thread = call->job->threads.n;
     status = ct_job_share(call->job, ct_bench_codec(&plan, row, &n));

@@ -379,7 +379,7 @@ static const ct_option table[] = {
     { "backend", CT_OPTION_CHOICE, MEAN, "lmdb|hdf5", "the set's format; lmdb if not given" },
     { "from", CT_OPTION_TEXT, NET, "FILE",
       "a prototxt of any age, a binary .caffemodel, or an .onnx file" },
-    { "weights_to", CT_OPTION_TEXT, NET, "FILE",
+    { "weights_to", CT_OPTION_OUT, NET, "FILE",
       "of an .onnx file: its weights, as .caffemodel.h5, .npz or .safetensors" },
     { "sizes", CT_OPTION_TEXT, NET, "NAME:N,...",
       "of an .onnx file: sizes of the inputs' axes that have names; 1 for the first if not given" },
@@ -417,7 +417,7 @@ static const ct_option table[] = {
     { "stripe", CT_OPTION_SOME, SETS " " BOXES, "RECORDS",
       "with --shards: records that lie together in a file; at least the batch of a rank; 1024 if "
       "not given" },
-    { "mean", CT_OPTION_TEXT, SETS, "FILE",
+    { "mean", CT_OPTION_OUT, SETS, "FILE",
       "also write the mean image (of the training set), as .binaryproto" },
     { "force", CT_OPTION_FLAG, ALL, NULL, "replace what is there" },
     { "list", CT_OPTION_TEXT, IMAGES, "FILE", "lines \"path label\"" },

@@ -230,6 +230,9 @@ static ct_status print_gpus(bool all)
 
 ct_status ct_verb_info(ct_call *call)
 {
+    if ((ct_options_origin(call->options, "model") == CT_ORIGIN_COMMAND) &&
+        (ct_options_text(call->options, "picture") == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "--model is for the samples that --picture=FILE shows");
     if (ct_options_origin(call->options, "topology") == CT_ORIGIN_COMMAND)
         return ct_show_topology(call, ct_options_text(call->options, "topology"));
     if (ct_options_text(call->options, "data") != NULL) return show_set(call->options);

@@ -34,7 +34,7 @@ const ct_option ct_sim_option_table[] = {
     { "kind", CT_OPTION_CHOICE, "*", "allreduce|reduce_scatter|allgather",
       "of the bench: a whole sum, or one of its halves (allreduce)" },
     { "check", CT_OPTION_FLAG, "*", NULL, "the sums of the bench (needs a build with SIM_REAL=1)" },
-    { "json", CT_OPTION_TEXT, "*", "FILE", "where the result goes; standard output without it" },
+    { "json", CT_OPTION_OUT, "*", "FILE", "where the result goes; standard output without it" },
 };
 
 const int ct_sim_option_table_n = sizeof(ct_sim_option_table) / sizeof(ct_sim_option_table[0]);

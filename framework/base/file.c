@@ -59,11 +59,29 @@ ct_status ct_settings_read(const char *path, char **data_p, size_t *size_p)
     return read_whole(path, CT_MOST_SETTINGS, data_p, size_p);
 }
 
+/* Why no file can come to stand under this name; 0: one can. It would take the place of a device or
+ * a pipe. The temporary name is longer. */
+static int name_reason(const char *path)
+{
+    ct_text own = { 0 };
+    struct stat st;
+    int reason = 0;
+
+    if (stat(path, &st) != 0)
+        reason = (errno == ENOENT) ? 0 : errno;
+    else if (!S_ISREG(st.st_mode))
+        reason = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    ct_path_add_own(&own, path, "tmp");
+    if ((reason == 0) && !own.failed && (lstat(own.text, &st) != 0) && (errno == ENAMETOOLONG))
+        reason = ENAMETOOLONG;
+    ct_text_destroy(&own);
+    return reason;
+}
+
 ct_status ct_file_check_writable(const char *path)
 {
     ct_text folder = { 0 };
     const char *slash = strrchr(path, '/');
-    struct stat st;
     int reason = 0;
 
     if (slash == NULL)
@@ -73,8 +91,8 @@ ct_status ct_file_check_writable(const char *path)
     if (folder.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
     if (access(folder.text, W_OK | X_OK) != 0)
         reason = errno;
-    else if ((stat(path, &st) == 0) && S_ISDIR(st.st_mode))
-        reason = EISDIR;
+    else
+        reason = name_reason(path);
     ct_text_destroy(&folder);
     if (reason != 0)
         return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, ct_path_why(path, reason).text);
@@ -136,8 +154,11 @@ ct_status ct_file_write(const char *path, const void *data, size_t size)
 {
     ct_text temporary = { 0 };
     bool good = false;
+    int reason = name_reason(path);
     FILE *f;
 
+    if ((reason == EINVAL) || (reason == EISDIR))
+        return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, ct_file_reason(reason));
     ct_path_remove_leftovers(path);
     ct_path_add_own(&temporary, path, "tmp");
     if (temporary.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
@@ -148,8 +169,7 @@ ct_status ct_file_write(const char *path, const void *data, size_t size)
         good = good && (rename(temporary.text, path) == 0);
     }
     if (!good) {
-        int reason = errno;
-
+        reason = errno;
         if (f != NULL) unlink(temporary.text);
         ct_text_destroy(&temporary);
         return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, strerror(reason));

@@ -37,11 +37,12 @@ ct_path_reason ct_path_why(const char *path, int reason);
  *  what a killed process left, is removed and never written through. -1, NULL: errno says why. */
 int ct_file_create(const char *path);
 FILE *ct_file_create_stream(const char *path);
-/** CT_ERR_IO, logged, where ct_file_write() would fail for want of the folder or of rights: asked
- *  before the work whose result is to be written. What killed jobs left is removed
- *  (ct_path_remove_leftovers()). */
+/** CT_ERR_IO, logged, where ct_file_write() would fail for want of the folder or of rights, by a
+ *  name that is too long, or because a device or a pipe has it. Asked before the work whose result
+ *  is to be written. What killed jobs left is removed (ct_path_remove_leftovers()). */
 ct_status ct_file_check_writable(const char *path);
-/** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO. What
+/** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO, also where
+ * it would take the place of a folder, a device or a pipe. What
  * killed jobs left of it is removed. */
 ct_status ct_file_write(const char *path, const void *data, size_t size);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/text.h"
@@ -139,6 +140,7 @@ static ct_status check(const ct_option *op, const char *text, const char *who)
         if (is_choice(op->value, text)) return CT_OK;
         return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected one of %s", who, text, op->value);
     case CT_OPTION_TEXT:
+    case CT_OPTION_OUT:
     case CT_OPTION_LIST:
     case CT_OPTION_MAYBE:
     case CT_OPTION_REST:
@@ -275,6 +277,57 @@ static ct_status read_command(ct_options *o, int argc, char *const *argv)
     return CT_OK;
 }
 
+/* ---- what is written takes no other's place */
+
+static bool is_written(const ct_options *o, const entry *e)
+{
+    ct_option_kind kind = o->table[e->option].kind;
+
+    return (kind == CT_OPTION_OUT) || (kind == CT_OPTION_MAYBE);
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+
+    return (stat(a, &of_a) == 0) && S_ISREG(of_a.st_mode) && (stat(b, &of_b) == 0) &&
+           (of_a.st_dev == of_b.st_dev) && (of_a.st_ino == of_b.st_ino);
+}
+
+/* An entry may have several files, with commas between. */
+static bool has_file(const entry *e, const char *file)
+{
+    char *words = strdup(e->text), *rest = NULL;
+    bool has = is_same_file(e->text, file);
+
+    for (char *w = (words != NULL) ? strtok_r(words, ",", &rest) : NULL; (w != NULL) && !has;
+         w = strtok_r(NULL, ",", &rest))
+        has = is_same_file(w, file);
+    free(words);
+    return has;
+}
+
+static bool would_replace(const ct_options *o, const entry *out, const entry *e)
+{
+    ct_option_kind kind = o->table[e->option].kind;
+
+    if ((e->option == out->option) || (strcmp(out->text, "-") == 0)) return false;
+    if (is_written(o, e) && (strcmp(e->text, out->text) == 0)) return true;
+    return ((kind == CT_OPTION_TEXT) || (kind == CT_OPTION_REST) || is_written(o, e)) &&
+           has_file(e, out->text);
+}
+
+static ct_status check_written(const ct_options *o)
+{
+    for (int i = 0; i < o->n; i++)
+        for (int k = 0; is_written(o, &o->list[i]) && (k < o->n); k++)
+            if (would_replace(o, &o->list[i], &o->list[k]))
+                return CT_FAIL(CT_ERR_CONFIG, "--%s=%s: the file of --%s; expected another one",
+                               o->table[o->list[i].option].name, o->list[i].text,
+                               o->table[o->list[k].option].name);
+    return CT_OK;
+}
+
 ct_status ct_options_parse(const ct_option *table, int n, int argc, char *const *argv,
                            ct_options **options_p)
 {
@@ -287,6 +340,7 @@ ct_status ct_options_parse(const ct_option *table, int n, int argc, char *const 
     CT_TRY_GOTO(status, err_destroy, warn_near_twins(o));
     CT_TRY_GOTO(status, err_destroy, read_environment(o, argv[0]));
     CT_TRY_GOTO(status, err_destroy, read_command(o, argc, argv));
+    CT_TRY_GOTO(status, err_destroy, check_written(o));
     *options_p = o;
     return CT_OK;
 

@@ -20,6 +20,7 @@ extern "C" {
 typedef enum {
     CT_OPTION_FLAG,   /* true | false; alone it means true                            */
     CT_OPTION_TEXT,   /* as it is                                                     */
+    CT_OPTION_OUT,    /* a file that is written; no other option's                    */
     CT_OPTION_COUNT,  /* a whole number, 0 to 2^31 - 1                                */
     CT_OPTION_SOME,   /* a whole number, 1 to 2^31 - 1                                */
     CT_OPTION_SEED,   /* a whole number, 0 to 2^63 - 1                                */

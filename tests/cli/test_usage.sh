@@ -89,6 +89,35 @@ runs bad_compression 2 'expected one of none, bf16, topk, redsync' "$CORTADO" tr
 runs bad_compression_field 2 'densty' "$CORTADO" train --solver=solver.prototxt --compression=topk:densty=0.1
 runs weights_and_snapshot 2 'not both' "$CORTADO" train --solver=solver.prototxt --snapshot=a.solverstate.h5 --weights=b.caffemodel
 
+# what is printed is there, or the exit code says that it is not; a closed stream takes no file's number
+export CORTADO
+lost='cannot write to standard output: not all that was printed is there$'
+for words in '--version' 'help train' 'info --layers' 'check --model=net.prototxt' 'time --model=net.prototxt --iterations=1 --limits=false'; do
+    name=$(echo "$words" | tr -c 'a-z\n' _)
+    [ ! -c /dev/full ] || runs "full_$name" 3 "$lost" sh -c "exec \"\$CORTADO\" $words >/dev/full"
+    runs "closed_$name" 3 "$lost" sh -c "exec \"\$CORTADO\" $words >&-"
+done
+runs closed_streams 3 "$lost" sh -c 'exec "$CORTADO" find_rate --solver=solver.prototxt --iterations=10 --csv=rates.csv <&- >&-'
+is rates_are_whole sh -c 'head -n 1 rates.csv | grep -q rate && [ "$(wc -l <rates.csv)" = 11 ]'
+
+# what is written is no file of another option's, and takes no device's or pipe's place
+cp net.prototxt other.prototxt
+ln -s net.prototxt link.prototxt
+for name in net.prototxt ./net.prototxt link.prototxt; do
+    runs "written_is_read_$name" 2 "json=$name: the file of --model; expected another one$" "$CORTADO" check --model=net.prototxt --json=$name
+done
+runs written_is_one_of_two 2 'trace=link.prototxt: the file of --weights' "$CORTADO" train --solver=solver.prototxt --weights=solver.prototxt,net.prototxt --trace=link.prototxt
+is net_is_as_it_was cmp net.prototxt other.prototxt
+runs written_twice 2 '=one: the file of --' "$CORTADO" find_rate --solver=solver.prototxt --json=one --csv=one
+mkfifo pipe
+runs pipe_is_no_file 3 'cannot write pipe: not a regular file$' "$CORTADO" check --model=net.prototxt --json=pipe
+is pipe_is_there test -p pipe
+runs late_refusal 2 'parallel=tensor:0: expected' "$CORTADO" bench serve --model=net.prototxt --parallel=tensor:0 --trace=late.json
+is no_trace_is_left test ! -e late.json
+runs result_nowhere 3 'cannot write no/codec.json' "$CORTADO" bench codec --count=1000 --json=no/codec.json
+runs model_without_picture 2 'model is for the samples that --picture=FILE shows' "$CORTADO" info --model=net.prototxt
+runs threads_of_a_server 2 'thread' env OMP_NUM_THREADS=9999999 "$CORTADO" serve --model=net.prototxt
+
 # precedence and origins, in the header
 CORTADO_SET='base_lr=0.3;momentum=0.5' CORTADO_COMPRESSION=bf16 "$CORTADO" train --solver=solver.prototxt \
     --set=base_lr=0.02 --set=batch_size=8 '--set=layer[ip].inner_product_param.num_output=11' --iterations=1 >out 2>&1

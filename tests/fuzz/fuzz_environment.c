@@ -59,12 +59,16 @@ static void use_options(ct_options *o, const char *verb)
 
         if (ct_options_place(o, op->name).text[0] == '\0') abort();
         if (ct_origin_str(ct_options_origin(o, op->name)) == NULL) abort();
-        if ((op->kind == CT_OPTION_COUNT) && (ct_options_count(o, op->name, 0) < 0)) abort();
+        if (((op->kind == CT_OPTION_COUNT) || (op->kind == CT_OPTION_SOME) ||
+             (op->kind == CT_OPTION_SEED)) &&
+            (ct_options_count(o, op->name, 0) < 0))
+            abort();
         if (op->kind == CT_OPTION_FLAG) (void)ct_options_flag(o, op->name);
         if ((op->kind == CT_OPTION_LIST) || (op->kind == CT_OPTION_REST)) {
             for (int k = ct_options_n(o, op->name) - 1; k >= 0; k--)
                 if (ct_options_entry(o, op->name, k, &origin) == NULL) abort();
-        } else if ((op->kind == CT_OPTION_TEXT) && ct_option_serves(op, verb)) {
+        } else if (((op->kind == CT_OPTION_TEXT) || (op->kind == CT_OPTION_OUT)) &&
+                   ct_option_serves(op, verb)) {
             if (ct_options_take(o, verb, op->name, "text", "file:1") != CT_OK) abort();
             if (ct_options_text(o, op->name) == NULL) abort();
         }

@@ -123,6 +123,39 @@ static void test_why(void **state)
     test_folder_remove(&f);
 }
 
+/* A file is written where one can stand, and in no device's or pipe's place. */
+static void test_where_a_file_can_be(void **state)
+{
+    char name[400];
+    struct stat st;
+    test_folder f;
+
+    (void)state;
+    test_folder_make(&f);
+    assert_int_equal(ct_file_check_writable(test_path(&f, "new")), CT_OK);
+    make(&f, "old");
+    assert_int_equal(ct_file_check_writable(test_path(&f, "old")), CT_OK);
+    assert_int_equal(ct_file_write(test_path(&f, "old"), "x", 1), CT_OK);
+    assert_int_equal(symlink("nothing", test_path(&f, "link")), 0);
+    assert_int_equal(ct_file_check_writable(test_path(&f, "link")), CT_OK);
+    assert_int_equal(symlink("loop", test_path(&f, "loop")), 0);
+    assert_int_equal(ct_file_check_writable(test_path(&f, "loop")), CT_ERR_IO);
+    assert_int_equal(mkfifo(test_path(&f, "pipe"), 0600), 0);
+    assert_int_equal(ct_file_check_writable(test_path(&f, "pipe")), CT_ERR_IO);
+    assert_int_equal(ct_file_write(test_path(&f, "pipe"), "x", 1), CT_ERR_IO);
+    assert_int_equal(stat(test_path(&f, "pipe"), &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+    assert_int_equal(ct_file_check_writable(f.path), CT_ERR_IO);
+    assert_int_equal(ct_file_write(f.path, "x", 1), CT_ERR_IO);
+    assert_int_equal(ct_file_check_writable(test_path(&f, "old/new")), CT_ERR_IO);
+    snprintf(name, sizeof(name), "%s/%0200d", f.path, 0);
+    assert_int_equal(ct_file_check_writable(name), CT_OK);
+    snprintf(name, sizeof(name), "%s/%0250d", f.path, 0); /* the temporary name is longer */
+    assert_int_equal(ct_file_check_writable(name), CT_ERR_IO);
+    assert_int_equal(ct_file_write(name, "x", 1), CT_ERR_IO);
+    test_folder_remove(&f);
+}
+
 static void test_failure(void **state)
 {
     int reason = 0, fd = open("/dev/null", O_RDONLY);
@@ -146,9 +179,9 @@ static void test_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_names), cmocka_unit_test(test_no_file),
-        cmocka_unit_test(test_no_folder), cmocka_unit_test(test_why),
-        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_all_names),           cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_no_folder),           cmocka_unit_test(test_why),
+        cmocka_unit_test(test_where_a_file_can_be), cmocka_unit_test(test_failure),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
