@@ -185,7 +185,7 @@ class Case(drawn_requests.Requests):
         self.folder, self.draw, self.n_request = folder, random.Random(f"answers {seed} {number}"), n_request
         self.number, self.of_lists, self.server = number, number % 10 == 9, None
         self.rows, self.count, self.kind, self.lock = {}, {}, "", threading.Lock()
-        self.spread, self.seeds, self.unclear, self.cached = [0.0, 0.0], set(), 0, 0
+        self.spread, self.seeds, self.unclear, self.cached = [0.0, 0.0, 0.0], set(), 0, 0
 
     def say(self, group, wrong="", what=""):
         with self.lock:
@@ -402,10 +402,8 @@ class Case(drawn_requests.Requests):
             why = self.walk.allowed(row, chosen, temperature, top_p) if given is not None else ""
             if why:
                 return data, None, len(made), why
-            if counts:
-                by, square = self.walk.surprise(row, chosen, temperature, top_p)
-                self.spread[0] += by
-                self.spread[1] += square
+            if counts and (drawn := self.walk.surprise(row, chosen, temperature, top_p)):
+                self.spread = [a + b for a, b in zip(self.spread, drawn)]
             if chosen in ends:
                 return data, "stop", len(made), ""
             made.append(chosen)
@@ -766,8 +764,8 @@ class Case(drawn_requests.Requests):
 
     def spread_of_draws(self):
         if self.spread[1] > 0.5:
-            by = self.spread[0] / math.sqrt(self.spread[1])
-            self.say("draws", "" if abs(by) < SPREAD else f"drawn tokens are {by:.1f} deviations from as probable as they should be")
+            by = max(0.0, abs(self.spread[0]) - self.spread[2]) / math.sqrt(self.spread[1])
+            self.say("draws", "" if by < SPREAD else f"drawn tokens are {by:.1f} deviations from as probable as they should be")
 
     def ending(self):
         end, why = time.time() + 20, "x"

@@ -556,7 +556,11 @@ class Walk:
         return row[i] - best - math.log(sum(math.exp(row[k] - best) for k in self.known))
 
     def surprise(self, row, chosen, temperature, top_p):
-        """How much less probable than in the mean the drawn token was; and its variance."""
+        """How much less probable than in the mean the drawn token was; its variance; and what rounding may add to that mean. Scores
+        that are off by `limit` change each probability by a factor of exp(2 limit / temperature) at most. None: more than a tenth."""
+        by_rounding = math.expm1(min(2 * self.limit / temperature, 1.0))
+        if by_rounding > 0.1:
+            return None
         best = max(row[i] for i in self.known)
         w = sorted(((math.exp((row[i] - best) / temperature), i) for i in self.known), key=lambda p: (-p[0], p[1]))
         kept = w
@@ -566,7 +570,8 @@ class Walk:
         total = sum(x for x, _ in kept)
         p = {i: x / total for x, i in kept if x > 0}
         if chosen not in p:
-            return 0.0, 0.0
+            return None
         mean = -sum(v * math.log(v) for v in p.values())
         square = sum(v * math.log(v) ** 2 for v in p.values())
-        return -math.log(p[chosen]) - mean, max(0.0, square - mean * mean)
+        square = max(0.0, square - mean * mean)
+        return -math.log(p[chosen]) - mean, square, by_rounding * math.sqrt(square)
