@@ -127,7 +127,8 @@ ct_status ct_net_gradients(ct_net *net)
     size_t bytes = (size_t)net->grad_memory * sizeof(float);
     void *block = NULL;
 
-    if (bytes == 0) return CT_OK;
+    /* memory that ranks share is made by all of them: also by one whose part has no weights */
+    if ((bytes == 0) && (arena == NULL)) return CT_OK;
     if (arena != NULL)
         CT_TRY(arena->acquire(arena->ctx, bytes, "gradients", &block));
     else

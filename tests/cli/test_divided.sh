@@ -46,6 +46,8 @@ plan inputs 3 1 "$in_one rank: 1 rank: 2 tensor: 3 layer { name: \"conv1\" split
 plan copies 2 1 "$in_one rank: 1 tensor: 2 layer { name: \"conv1\" split: REPLICATE } layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } layer { name: \"fc8\" split: REPLICATE } layer { name: \"loss\" split: REPLICATE } layer { name: \"accuracy\" split: REPLICATE } }"
 plan replicas 4 1 "$in_one rank: 1 rank: 2 rank: 3 tensor: 2 share: 7 share: 5 layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } }"
 plan classes 3 1 "$in_one rank: 1 rank: 2 tensor: 3 layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } layer { name: \"relu7\" split: REPLICATE } layer { name: \"fc8\" split: OUTPUT } layer { name: \"loss\" split: OUTPUT } }"
+all_on_one=$(printf 'layer { name: "%s" split: ONE part: 1 } ' conv1 fc6 fc7 fc8 accuracy loss) # rank 0 has no weights
+plan weightless 2 1 "$in_one rank: 1 tensor: 2 $all_on_one }"
 plan stages 2 1 'stage { first: "conv1" last: "pool1" rank: 0 } stage { first: "fc6" last: "loss" rank: 1 }'
 plan uneven_stages 3 1 'stage { first: "conv1" last: "pool1" rank: 2 rank: 0 share: 7 share: 5 } stage { first: "fc6" last: "loss" rank: 1 }'
 plan mixed 4 1 'stage { first: "conv1" last: "pool1" rank: 0 rank: 1 share: 5 share: 7 } stage { first: "fc6" last: "loss" rank: 2 rank: 3 tensor: 2 layer { name: "fc6" split: OUTPUT } layer { name: "fc7" split: INPUT } }'
