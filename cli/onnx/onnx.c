@@ -106,7 +106,7 @@ static ct_status add_layer(ct_onnx *x, const ct_net *net, const ct_model *m, int
     return CT_OK;
 }
 
-/* The first value of each blob has the blob's name. */
+/* The first value of each blob gets the blob's name. */
 static void keep_names(ct_onnx *x, const ct_net *net)
 {
     for (int l = 0; l < net->n_layer; l++) {
@@ -207,7 +207,8 @@ static void begin(ct_onnx *x, const ct_net *net, const ct_model *m)
     ct_onnx_put_int(x, x->model, "ir_version", IR_VERSION);
     ct_onnx_put_text(x, x->model, "producer_name", "cortado");
     ct_onnx_put_int(x, ct_onnx_add(x, x->model, "opset_import"), "version", OPSET);
-    ct_onnx_put_text(x, x->graph, "name", (net->name != NULL) ? net->name : "net");
+    ct_onnx_put_text(x, x->graph, "name",
+                     ((net->name != NULL) && (net->name[0] != '\0')) ? net->name : "net");
     put_class_names(x, net, m);
     x->failed = x->failed || (x->graph == NULL);
 }
@@ -225,6 +226,61 @@ static void drop(ct_onnx *x)
     free(x->value);
 }
 
+static void swap_texts(ct_onnx *x, char **text, size_t n, const char *a, const char *b)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *other = (strcmp(text[i], a) == 0) ? b : (strcmp(text[i], b) == 0) ? a : NULL;
+        char *copy = (other != NULL) ? strdup(other) : NULL;
+
+        x->failed = x->failed || ((other != NULL) && (copy == NULL));
+        if (copy == NULL) continue;
+        free(text[i]);
+        text[i] = copy;
+    }
+}
+
+/* Whether a node makes a value of that name, which no output of the graph has. */
+static bool is_inner(const ct_onnx *x, const char *name)
+{
+    for (int i = 0; i < x->n_value; i++) {
+        if (x->value[i].output && (strcmp(x->value[i].name, name) == 0)) return false;
+    }
+    for (size_t i = 0; i < x->graph->n_node; i++) {
+        const Onnx__NodeProto *n = x->graph->node[i];
+
+        for (size_t o = 0; o < n->n_output; o++)
+            if (strcmp(n->output[o], name) == 0) return true;
+    }
+    return false;
+}
+
+/* A user asks for a blob by its name. Where a layer writes it in place, it is the last value that
+ * is an output: that one and the blob's first value change names. */
+static void name_outputs(ct_onnx *x)
+{
+    for (int i = 0; i < x->n_value; i++) {
+        const ct_onnx_value *v = &x->value[i];
+        const char *blob = v->blob, *name = v->name;
+
+        if (!v->output || (blob[0] == '\0') || (strcmp(blob, name) == 0) || !is_inner(x, blob))
+            continue;
+        for (size_t k = 0; k < x->graph->n_node; k++) {
+            Onnx__NodeProto *n = x->graph->node[k];
+
+            swap_texts(x, n->input, n->n_input, blob, name);
+            swap_texts(x, n->output, n->n_output, blob, name);
+        }
+        for (int k = 0; k < x->n_value; k++) {
+            ct_onnx_value *u = &x->value[k];
+
+            if (strcmp(u->name, name) == 0)
+                u->name = blob;
+            else if (strcmp(u->name, blob) == 0)
+                u->name = name;
+        }
+    }
+}
+
 /* The whole model of a net. */
 static ct_status build(ct_onnx *x, const ct_net *net, const ct_model *m, const char *path)
 {
@@ -233,6 +289,7 @@ static ct_status build(ct_onnx *x, const ct_net *net, const ct_model *m, const c
     x->batch_axis = ct_onnx_batch_axis(net);
     begin(x, net, m);
     if (!x->failed) status = add_layers(x, net, m);
+    if ((status == CT_OK) && !x->failed) name_outputs(x);
     for (int i = 0; (i < x->n_value) && (status == CT_OK); i++) {
         if (x->value[i].output)
             ct_onnx_add_value(x, "output", x->value[i].name, &x->value[i].shape);

@@ -1,7 +1,8 @@
 /** @file onnx.h  A net and its weights as an ONNX file (opset 13), and an ONNX file as a net.
  *
  * A value of the net may be written again in place; ONNX wants a name for each, so later ones get
- * the name of their layer behind them. A number is appended to a name that is taken.
+ * the name of their layer behind them. An output has its blob's name, and the first value of that
+ * blob the other. A number is appended to a name that is taken.
  *
  * A net for training is written as what it computes: SoftmaxWithLoss becomes Softmax, Accuracy
  * nothing, and what only they read (labels, and layers between) is left out.

@@ -68,7 +68,7 @@ data() { # FILLER
     echo 'layer { name: "none" type: "Silence" bottom: "label" }'
 } >test.prototxt
 {
-    echo 'name: "n" layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 15 dim: 14 } } }'
+    echo 'layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 15 dim: 14 } } }'
     body
     echo 'layer { name: "prob" type: "Softmax" bottom: "ip" top: "prob" }'
 } >deploy.prototxt
@@ -113,6 +113,12 @@ back pairs p.onnx -
 sed 's/dim: 1 dim: 10/dim: 1 dim: -1/' pairs.prototxt >joined.prototxt
 runs other_nodes 0 "for the net's batch alone: .*would be another with one more" "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=joined.prototxt --to=j.onnx
 runs fixed_weights 2 'is no .onnx file' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --to=w.npz --fixed_batch
+
+# ---- a blob that its last layer writes in place: the output has its name
+for f in test deploy; do sed 's/bottom: "ip" top: "prob"/bottom: "ip" top: "ip"/' $f.prototxt >own_$f.prototxt; done
+runs in_place 0 'wrote own.onnx' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=own_deploy.prototxt --to=own.onnx
+same in_place own_test.prototxt s_iter_3.caffemodel.h5 own.onnx data,ip --inputs=data --outputs=ip
+back in_place own.onnx 3
 
 # ---- large values beside the file
 runs external 0 'wrote e.onnx' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=e.onnx --external_data
