@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws nets, computes them in many ways, and compares what comes out with the reference engines.
 
-Usage: tests/faults/forward.py RESULTS [--cases=N] [--first=0] [--seed=1] [--keep=FOLDER]
+Usage: tests/faults/forward.py RESULTS [--cases=N] [--first=0] [--seed=1] [--keep=FOLDER] [--onnxruntime=PYTHON]
        tests/faults/forward.py RESULTS --table
 
 A case draws a net (drawn_nets.py), fills its weights and trains it two steps. The yardstick is the net with the engine "ref" in each layer,
@@ -11,7 +11,7 @@ one thread, portable code and `fuse: false`. Then, with each instruction set, in
    number or another last token, with `recompute`. They are those of the first run.
  * gradients: a step of rate 1, by the same ways.
  * served: texts side by side, padded, and growing, as `cortado serve` runs them, also on two ranks.
- * formats: weights there and back through each one, bit by bit, and the net through ONNX.
+ * formats: weights there and back through each one, bit by bit, and the net through ONNX; with --onnxruntime in that program, too.
 Every third case is a net that ranks divide by drawn plans instead (divided): a step has the gradients of one rank.
 
 Where no bits are promised the limit is 4 times the largest change of 3 yardsticks whose weights and inputs are changed, each number by chance up or
@@ -19,7 +19,7 @@ down, by as much as sums round: 2^-24 times the root of their terms (Higham and 
 factors. Winograd's bound is 64 times that (winograd.h). bf16 rounds each value by 2^-9, in as many layers as there are. Gradients that cancel,
 such as a bias's before a norm, keep the rounding of the largest one.
 --keep has the folders of the cases that are wrong. job.py says what RESULTS and --table are. CORTADO_LIBRARY names the library
-(build/mpicc/lib/libcortado.so, of `make library`).
+(build/mpicc/lib/libcortado.so, of `make library`). PYTHON has numpy, onnx and onnxruntime.
 """
 import array
 import json
@@ -121,9 +121,23 @@ def difference(a, b):
     return most
 
 
+class Onnxruntime:
+    """A process of another Python, which runs one net after the other."""
+
+    def __init__(self, python):
+        self.process = subprocess.Popen([python, os.path.join(os.path.dirname(WORKER), "in_onnxruntime.py")], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def run(self, asked):
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        if self.process.stdout.readline() != "done\n":
+            sys.exit(f"onnxruntime ended with {self.process.wait()}")
+
+
 class Case:
-    def __init__(self, folder, seed, number):
-        self.folder, self.draw = folder, random.Random(f"{seed} {number}")
+    def __init__(self, folder, seed, number, onnxruntime=None):
+        self.folder, self.draw, self.onnxruntime = folder, random.Random(f"{seed} {number}"), onnxruntime
         self.rows, self.notes, self.given, self.said = [], [], {}, {}
 
     def put(self, name, text):
@@ -467,16 +481,30 @@ class Case:
             lines = job.errors(out)
             self.said[len(self.rows)] = " / ".join(lines)
             return self.say("to ONNX", "" if code == 2 and len(lines) == 1 else f"{code}: {out[-300:]}", code)
+        if self.onnxruntime:
+            self.in_onnxruntime("net.onnx")
+            code, out = job.run([job.CORTADO, "convert", "model", "--from=w.npz", "--net=auto", "--to=free.onnx"], self.folder)
+            if code == 0:
+                self.in_onnxruntime("free.onnx")
+            else:
+                lines = job.errors(out)
+                self.say("to ONNX", "" if code == 2 and len(lines) == 1 else f"free batch: {code}: {out[-300:]}", code)
         code, out = job.run([job.CORTADO, "convert", "net", "--from=net.onnx", "--to=back", "--weights_to=back.npz"], self.folder)
         if code != 0:
             lines = job.errors(out)
             self.said[len(self.rows)] = " / ".join(lines)
             return self.say("from ONNX", "" if code == 2 and len(lines) == 1 else f"{code}: {out[-300:]}", code)
         self.jobs("", [{"name": "onnx", "kind": "test", "net": "back", "weights": "back.npz", "threads": 1, "runs": [{"name": "full"}]}])
-        found = self.found("onnx")
-        if isinstance(found, dict) and len(found) == len(self.ref):
-            found = {k.split("/")[0]: v for k, v in found.items()}
-        return self.near("through ONNX", "", self.ref, self.limit["winograd"], found)
+        return self.near("through ONNX", "", self.ref, self.limit["winograd"], self.found("onnx"))
+
+    def in_onnxruntime(self, name):
+        """A row: onnxruntime gives of a file what the net gives."""
+        self.onnxruntime.run({"net": os.path.join(self.folder, name), "given": self.given["full"],
+                              "to": os.path.join(self.folder, "found", name)})
+        found = self.found(name)
+        if isinstance(found, dict):
+            found = {f"full|{k}": v for k, v in found.items()}
+        return self.near("in onnxruntime", name, self.ref, self.limit["winograd"], found)
 
 
 def first_has_weights(folder):
@@ -630,7 +658,7 @@ def group_of(kind):
     """The line of the table."""
     if kind in ("forward", "F2", "NEVER", "bf16", "inner values", "batch: full", "batch: rows", "varies: full", "varies: rows"):
         return "values"
-    if kind in ("formats", "to ONNX", "from ONNX", "through ONNX"):
+    if kind in ("formats", "to ONNX", "from ONNX", "through ONNX", "in onnxruntime"):
         return "formats"
     if kind in ("divided", "check"):
         return "divided"
@@ -642,10 +670,11 @@ def group_of(kind):
 
 
 def try_all(results, options, folder):
+    onnxruntime = Onnxruntime(options["onnxruntime"]) if "onnxruntime" in options else None
     for seed, number, name in job.drawn(results, options):
         path = os.path.join(folder, f"case{number}")
         os.mkdir(path)
-        case = (Divided if number % 3 == 2 else Case)(path, seed, number)
+        case = (Divided if number % 3 == 2 else Case)(path, seed, number, onnxruntime)
         rows = case.run()
         for group in dict.fromkeys(group_of(r[0]) for r in rows):
             own = [(i, r) for i, r in enumerate(rows) if group_of(r[0]) == group]
@@ -662,4 +691,4 @@ def try_all(results, options, folder):
 
 
 if __name__ == "__main__":
-    job.main(sys.argv[1:], __doc__, {"cases", "first", "seed", "keep"}, try_all)
+    job.main(sys.argv[1:], __doc__, {"cases", "first", "seed", "keep", "onnxruntime"}, try_all)
