@@ -123,7 +123,10 @@ ct_status ct_bench_algorithms(const ct_comm *c, const char *list, ct_bench_plan 
     copy = strdup(list);
     if (copy == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a list of algorithms");
     for (char *rest = copy, *name; (status == CT_OK) && ((name = strsep(&rest, ",")) != NULL);)
-        status = add_algorithm(c, name, plan);
+        status = (name[0] != '\0')
+                     ? add_algorithm(c, name, plan)
+                     : CT_FAIL(CT_ERR_CONFIG, "--algorithm=%s: expected names with commas between",
+                               list);
     free(copy);
     return status;
 }

@@ -193,6 +193,39 @@ static ct_status check_targets(const ct_call *call)
     return (call->job != NULL) ? ct_job_share(call->job, status) : status;
 }
 
+/* What is said of nets would be without effect. */
+static ct_status check_file_alone(const ct_options *o, const char *which)
+{
+    static const char *const of_nets[] = { "set",
+                                           "strict",
+                                           "data_shape",
+                                           "limits",
+                                           "level",
+                                           "stage",
+                                           "global_batch_size",
+                                           "ranks",
+                                           "memory_gib",
+                                           "largest",
+                                           "tiers",
+                                           "usable",
+                                           "state_bytes",
+                                           "attention",
+                                           "top",
+                                           "out",
+                                           "machine",
+                                           "ranks_per_node",
+                                           "fix",
+                                           "profile" };
+
+    for (size_t i = 0; i < sizeof(of_nets) / sizeof(of_nets[0]); i++)
+        if (ct_options_origin(o, of_nets[i]) == CT_ORIGIN_COMMAND)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "--%s is for plans of --model=FILE or --solver=FILE; --%s has all that "
+                           "its plan needs",
+                           of_nets[i], which);
+    return CT_OK;
+}
+
 ct_status ct_verb_plan(ct_call *call)
 {
     const char *chain = ct_options_text(call->options, "chain");
@@ -213,6 +246,7 @@ ct_status ct_verb_plan(ct_call *call)
         return ct_plan_tiers(call);
     if ((chain == NULL) && (pipeline == NULL))
         return is_of_job(call->options) ? ct_plan_job(call) : ct_plan_net(call);
+    CT_TRY(check_file_alone(call->options, (chain != NULL) ? "chain" : "pipeline"));
     CT_TRY(ct_settings_read((chain != NULL) ? chain : pipeline, &text, &size));
     status = (chain != NULL) ? plan_chain(chain, text, size, json)
                              : plan_pipeline(pipeline, text, size, json);

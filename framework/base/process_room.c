@@ -57,11 +57,29 @@ static ct_status refuse(int begun, int n, int rc)
     return status;
 }
 
+/* Of the whole machine, processes and threads; infinite where it does not say. */
+static double most_of_machine(void)
+{
+    FILE *f = fopen("/proc/sys/kernel/threads-max", "re");
+    double n = INFINITY;
+
+    if ((f == NULL) || (fscanf(f, "%lf", &n) != 1)) n = INFINITY;
+    if (f != NULL) fclose(f);
+    return n;
+}
+
 ct_status ct_thread_room_check(int n)
 {
-    pthread_t *thread = calloc((size_t)n, sizeof(*thread));
+    double most = most_of_machine();
+    pthread_t *thread;
     int begun, rc;
 
+    if (n >= most)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%d threads are more than the machine takes (%.0f): fewer of them "
+                       "(OMP_NUM_THREADS)",
+                       n, most);
+    thread = calloc((size_t)n, sizeof(*thread));
     if (thread == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d threads", n);
     begun = start_all(thread, n, &rc);
     free(thread);

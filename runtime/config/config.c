@@ -350,12 +350,7 @@ static ct_status set_path(ct_config *c, ProtobufCMessage *m, const char *path, c
         (value[0] == '\'') || (value[0] == '[')) {
         return ct_prototxt_set_noted(m, path, value, who, c->map);
     }
-    ct_text_add(&quoted, "\"");
-    for (const char *at = value; *at != '\0'; at++) {
-        if ((*at == '"') || (*at == '\\')) ct_text_add(&quoted, "\\");
-        ct_text_add_bytes(&quoted, at, 1);
-    }
-    ct_text_add(&quoted, "\"");
+    ct_prototxt_quote(value, &quoted);
     status = quoted.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
                            : ct_prototxt_set_noted(m, path, quoted.text, who, c->map);
     ct_text_destroy(&quoted);
@@ -637,6 +632,21 @@ static ct_status apply_memory_data(const ct_options *o, ct_config *c)
     return note(c, "memory_data", file, ct_options_origin(o, "memory_data"));
 }
 
+/* A file's name may begin as what the text format has for strings and lists. */
+static ct_status set_option(ct_config *c, const char *path, const char *value, ct_origin origin,
+                            const char *who)
+{
+    ct_text quoted = { 0 };
+    ct_status status;
+
+    if (strchr("\"'[", value[0]) == NULL) return set_field(c, path, value, origin, who);
+    ct_prototxt_quote(value, &quoted);
+    status = quoted.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
+                           : set_field(c, path, quoted.text, origin, who);
+    ct_text_destroy(&quoted);
+    return status;
+}
+
 static ct_status apply_origin(const ct_options *o, ct_config *c, ct_origin origin)
 {
     const char *spec = ct_options_text(o, "compression");
@@ -646,7 +656,7 @@ static ct_status apply_origin(const ct_options *o, ct_config *c, ct_origin origi
 
         if ((value == NULL) || (ct_options_origin(o, field_table[i].option) != origin)) continue;
         if (c->is_model && (strcmp(field_table[i].option, "iterations") == 0)) continue;
-        CT_TRY(set_field(c, field_table[i].path, value, origin, field_table[i].option));
+        CT_TRY(set_option(c, field_table[i].path, value, origin, field_table[i].option));
     }
     CT_TRY(apply_mode(o, c, origin));
     if ((spec != NULL) && (ct_options_origin(o, "compression") == origin)) {

@@ -57,6 +57,8 @@ runs more_stages_table 0 '^no partition: more stages than layers$' "$CORTADO" pl
 
 # ---- errors
 runs no_file 2 'plan needs one of --model=FILE, --solver=FILE, --chain=FILE and --pipeline=FILE' "$CORTADO" plan
+runs of_nets 2 'out is for plans of --model=FILE or --solver=FILE' "$CORTADO" plan --chain=roomy.json --out=x.plan
+runs ranks_of_nets 2 'ranks is for plans of --model=FILE' "$CORTADO" plan --pipeline=one.json --ranks=2
 runs two_files 2 'needs one of' "$CORTADO" plan --chain=roomy.json --pipeline=one.json
 runs not_there 3 'gone.json: No such file' "$CORTADO" plan --chain=gone.json
 runs other_option 2 'did you mean --chain' "$CORTADO" plan --chian=roomy.json

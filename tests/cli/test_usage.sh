@@ -116,7 +116,14 @@ runs late_refusal 2 'parallel=tensor:0: expected' "$CORTADO" bench serve --model
 is no_trace_is_left test ! -e late.json
 runs result_nowhere 3 'cannot write no/codec.json' "$CORTADO" bench codec --count=1000 --json=no/codec.json
 runs model_without_picture 2 'model is for the samples that --picture=FILE shows' "$CORTADO" info --model=net.prototxt
-runs threads_of_a_server 2 'thread' env OMP_NUM_THREADS=9999999 "$CORTADO" serve --model=net.prototxt
+# names as the text format has strings and lists, and of two lines
+for name in "'quoted" '"both"' '[list]' 'two
+lines' 'back\slash'; do
+    runs weights_name 3 '[]] .*: No such file or directory$' "$CORTADO" train --solver=solver.prototxt --weights="$name.npz"
+done
+runs empty_algorithm 2 'algorithm=ring,: expected names with commas between$' "$CORTADO" bench comm --sizes=1K --algorithm=ring,
+runs threads_of_a_job 2 '[0-9]+ threads are more than the machine takes' env OMP_NUM_THREADS=9999999 "$CORTADO" time --model=net.prototxt
+runs threads_of_a_server 2 '[0-9]+ threads are more than the machine takes' env OMP_NUM_THREADS=9999999 "$CORTADO" serve --model=net.prototxt
 
 # precedence and origins, in the header
 CORTADO_SET='base_lr=0.3;momentum=0.5' CORTADO_COMPRESSION=bf16 "$CORTADO" train --solver=solver.prototxt \
