@@ -77,6 +77,7 @@ static ct_status check_time(const reader *r, const char *whose, Ct__MessageTimeP
                             int i)
 {
     const Ct__MessageTimeParameter *t = time[i];
+    static const char *const name[] = { "us", "shift_us", "one_way_us" };
     const double us[] = { t->us, t->has_shift_us ? t->shift_us : t->us,
                           t->has_one_way_us ? t->one_way_us : t->us };
 
@@ -85,7 +86,7 @@ static ct_status check_time(const reader *r, const char *whose, Ct__MessageTimeP
                        (long long)t->bytes);
     for (size_t k = 0; k < sizeof(us) / sizeof(us[0]); ++k) {
         if (!isfinite(us[k]) || (us[k] <= 0) || (us[k] > MOST))
-            return fail_at(r, t, "%s: %lld bytes in %g us; it must be above 0", whose,
+            return fail_at(r, t, "%s: %s of %lld bytes is %g; it must be above 0", whose, name[k],
                            (long long)t->bytes, us[k]);
     }
     return CT_OK;

@@ -520,9 +520,10 @@ static ct_status open_parallel(checked *k)
 {
     const ct_options *o = k->call->options;
     const char *file = ct_options_text(o, "parallel");
+    const ct_solver_text text = { k->config.solver, k->config.map };
 
     if (file == NULL) return CT_OK;
-    CT_TRY(ct_exchange_check_divided(k->config.solver));
+    CT_TRY(ct_exchange_check_divided(&text));
     CT_TRY(ct_parallel_read(file, &k->parallel));
     if (ct_options_count(o, "ranks", -1) >= 0)
         CT_TRY(ct_parallel_check_ranks(k->parallel, k->n_rank, "--ranks"));
@@ -586,7 +587,9 @@ ct_status ct_verb_check(ct_call *call)
     else if ((ct_options_count(call->options, "ranks", -1) >= 0) ||
              (ct_options_count(call->options, "nodes", -1) >= 0))
         CT_TRY_GOTO(status, out, check_ranks(&k, (int)k.n_rank));
-    if (k.n_rank > 1) CT_TRY_GOTO(status, out, ct_exchange_check_shares(k.config.solver));
+    if (k.n_rank > 1)
+        CT_TRY_GOTO(status, out,
+                    ct_exchange_check_shares(&(ct_solver_text){ k.config.solver, k.config.map }));
     CT_TRY_GOTO(status, out, check_phases(&k, phase));
     if (json != NULL) status = write_json(&k, json);
 out:

@@ -75,10 +75,12 @@ static ct_status check(const ct_sweep *s)
 {
     const Ct__SweepParameter *p = s->param;
 
-    if (p->solver == NULL) return CT_FAIL(CT_ERR_CONFIG, "%s: solver is not set", s->file);
-    if (p->metric == NULL)
+    if ((p->solver == NULL) || (p->solver[0] == '\0'))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: solver is not set", AT(s, p, solver));
+    if ((p->metric == NULL) || (p->metric[0] == '\0'))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: metric is not set; give an output of the solver's test net", s->file);
+                       "%s: metric is not set; give an output of the solver's test net",
+                       AT(s, p, metric));
     if (p->n_vary == 0)
         return CT_FAIL(CT_ERR_CONFIG, "%s: nothing varies; give vary { field value }", s->file);
     CT_TRY(at_least(s, &p->at_once, "at_once", 1));
@@ -154,7 +156,7 @@ static ct_status make_runs(ct_sweep *s)
 
     if (n == 0) CT_TRY(count_grid(s, &n));
     if (n > CT_SWEEP_MAX_RUN)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: more than %d runs", s->file, CT_SWEEP_MAX_RUN);
+        return CT_FAIL(CT_ERR_CONFIG, "%s: more than %d runs", AT(s, p, runs), CT_SWEEP_MAX_RUN);
     s->run = calloc((size_t)n, sizeof(*s->run));
     if (s->run == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d runs", (int)n);
     for (s->n_run = 0; s->n_run < n;) {

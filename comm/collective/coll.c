@@ -38,12 +38,13 @@ const ct_coll_ops *ct_coll_half_of(const ct_coll_ops *allreduce, ct_coll_kind ki
 
 /* ---- what `allreduce:` says */
 
-static ct_status fail(const char *spec, const char *at, const char *what)
+/* where: the place of it with ": " behind, or "". */
+static ct_status fail(const char *where, const char *spec, const char *at, const char *what)
 {
     return CT_FAIL(CT_ERR_CONFIG,
-                   "allreduce \"%s\": %s, at \"%.20s\"; expected NAME, or NAME<SIZE,…,NAME with "
+                   "%sallreduce \"%s\": %s, at \"%.20s\"; expected NAME, or NAME<SIZE,…,NAME with "
                    "rising sizes, such as tree<64K,rhd<4M,hier",
-                   spec, what, at);
+                   where, spec, what, at);
 }
 
 /* A whole number from 1 to 2^40; false where there is none. */
@@ -61,39 +62,41 @@ static bool read_number(const char **at, int64_t *n_p)
     return n >= 1;
 }
 
-static ct_status read_name(const char *spec, const char **at, ct_coll_term *term)
+static ct_status read_name(const char *where, const char *spec, const char **at, ct_coll_term *term)
 {
     size_t n = 0;
 
     while (isalnum((unsigned char)(*at)[n]) || ((*at)[n] == '_')) n += 1;
-    if (n == 0) return fail(spec, *at, "no name");
-    if (n >= sizeof(term->name)) return fail(spec, *at, "no known name is so long");
+    if (n == 0) return fail(where, spec, *at, "no name");
+    if (n >= sizeof(term->name)) return fail(where, spec, *at, "no known name is so long");
     memcpy(term->name, *at, n);
     term->name[n] = '\0';
     *at += n;
     return CT_OK;
 }
 
-static ct_status read_dims(const char *spec, const char **at, ct_coll_term *term)
+static ct_status read_dims(const char *where, const char *spec, const char **at, ct_coll_term *term)
 {
     const ct_coll_ops *ops = ct_coll_named(term->name);
 
     if (**at != ':') return CT_OK;
-    if ((ops == NULL) || !ops->has_dims) return fail(spec, *at, "only a torus has dimensions");
+    if ((ops == NULL) || !ops->has_dims)
+        return fail(where, spec, *at, "only a torus has dimensions");
     for (int k = 0; k < 3; ++k) term->dim[k] = 1;
     for (int k = 0; k < 3; ++k) {
         int64_t n = 0;
 
         *at += 1;
         if (!read_number(at, &n) || (n > INT32_MAX))
-            return fail(spec, *at, "not the dimension of a torus");
+            return fail(where, spec, *at, "not the dimension of a torus");
         term->dim[k] = (int)n;
         if (**at != 'x') return CT_OK;
     }
-    return fail(spec, *at, "more than three dimensions");
+    return fail(where, spec, *at, "more than three dimensions");
 }
 
-static ct_status read_limit(const char *spec, const char **at, ct_coll_term *term)
+static ct_status read_limit(const char *where, const char *spec, const char **at,
+                            ct_coll_term *term)
 {
     static const char unit[] = "KMG";
     const char *found = NULL;
@@ -101,7 +104,7 @@ static ct_status read_limit(const char *spec, const char **at, ct_coll_term *ter
     term->below = INT64_MAX;
     if (**at != '<') return CT_OK;
     *at += 1;
-    if (!read_number(at, &term->below)) return fail(spec, *at, "not a size");
+    if (!read_number(at, &term->below)) return fail(where, spec, *at, "not a size");
     found = (**at != '\0') ? strchr(unit, toupper((unsigned char)**at)) : NULL;
     if (found != NULL) {
         term->below <<= 10 * (found - unit + 1);
@@ -110,7 +113,7 @@ static ct_status read_limit(const char *spec, const char **at, ct_coll_term *ter
     return CT_OK;
 }
 
-ct_status ct_coll_spec_read(const char *spec, ct_coll_term *term, int *n_p)
+static ct_status read_spec(const char *where, const char *spec, ct_coll_term *term, int *n_p)
 {
     const char *at = spec;
     int64_t before = 0;
@@ -119,24 +122,30 @@ ct_status ct_coll_spec_read(const char *spec, ct_coll_term *term, int *n_p)
         const char *start = at;
 
         term[n] = (ct_coll_term){ .below = 0 };
-        CT_TRY(read_name(spec, &at, &term[n]));
-        CT_TRY(read_dims(spec, &at, &term[n]));
-        CT_TRY(read_limit(spec, &at, &term[n]));
-        if (term[n].below <= before) return fail(spec, start, "a size that does not rise");
+        CT_TRY(read_name(where, spec, &at, &term[n]));
+        CT_TRY(read_dims(where, spec, &at, &term[n]));
+        CT_TRY(read_limit(where, spec, &at, &term[n]));
+        if (term[n].below <= before) return fail(where, spec, start, "a size that does not rise");
         before = term[n].below;
         if (*at == '\0') {
             if (before != INT64_MAX)
-                return fail(spec, start,
+                return fail(where, spec, start,
                             "larger buffers have no algorithm, since the last has a "
                             "limit");
             *n_p = n + 1;
             return CT_OK;
         }
-        if (*at != ',') return fail(spec, at, "unexpected");
-        if (before == INT64_MAX) return fail(spec, start, "a name without a limit before others");
+        if (*at != ',') return fail(where, spec, at, "unexpected");
+        if (before == INT64_MAX)
+            return fail(where, spec, start, "a name without a limit before others");
         at += 1;
     }
-    return fail(spec, at, "too many ranges");
+    return fail(where, spec, at, "too many ranges");
+}
+
+ct_status ct_coll_spec_read(const char *spec, ct_coll_term *term, int *n_p)
+{
+    return read_spec("", spec, term, n_p);
 }
 
 /* ---- costs */
@@ -262,7 +271,7 @@ ct_status ct_coll_set_dims(const ct_comm *c, const ct_cost_ops *how, const int *
 
 /* ---- choice */
 
-static ct_status fail_unknown(const char *name)
+static ct_status fail_unknown(const char *where, const char *name)
 {
     const char *word[sizeof(ct_coll_table) / sizeof(ct_coll_table[0])] = { "auto" }, *near = NULL;
     ct_text known = { .text = NULL };
@@ -274,8 +283,8 @@ static ct_status fail_unknown(const char *name)
         ct_text_add(&known, ", %s", (*at)->name);
     }
     near = ct_text_nearest(name, word, n);
-    status = CT_FAIL(CT_ERR_CONFIG, "unknown allreduce \"%s\"%s%s%s; known are auto%s", name,
-                     (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+    status = CT_FAIL(CT_ERR_CONFIG, "%sunknown allreduce \"%s\"%s%s%s; known are auto%s", where,
+                     name, (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
                      (near != NULL) ? "\"?" : "", (known.text != NULL) ? known.text : "");
     ct_text_destroy(&known);
     return status;
@@ -286,16 +295,22 @@ static bool is_known(const char *name)
     return (strcmp(name, "auto") == 0) || (ct_coll_named(name) != NULL);
 }
 
-ct_status ct_coll_check_spec(const char *spec)
+ct_status ct_coll_check_spec(const char *spec, const char *where)
 {
     ct_coll_term term[CT_COLL_TERMS];
+    ct_text before = { .text = NULL };
+    const char *place = "";
+    ct_status status;
     int n = 0;
 
-    CT_TRY(ct_coll_spec_read(spec, term, &n));
-    for (int i = 0; i < n; ++i) {
-        if (!is_known(term[i].name)) return fail_unknown(term[i].name);
+    ct_text_add(&before, "%s: ", where);
+    if (before.text != NULL) place = before.text;
+    status = read_spec(place, spec, term, &n);
+    for (int i = 0; (i < n) && (status == CT_OK); ++i) {
+        if (!is_known(term[i].name)) status = fail_unknown(place, term[i].name);
     }
-    return CT_OK;
+    ct_text_destroy(&before);
+    return status;
 }
 
 /* The whole text is looked at, also what it says of other sizes. */
@@ -306,7 +321,7 @@ static ct_status find_term(const ct_comm *c, const char *spec, int64_t bytes, ct
 
     CT_TRY(ct_coll_spec_read(spec, term, &n));
     for (int i = 0; i < n; ++i) {
-        if (!is_known(term[i].name)) return fail_unknown(term[i].name);
+        if (!is_known(term[i].name)) return fail_unknown("", term[i].name);
         if (term[i].dim[0] > 0)
             CT_TRY(ct_coll_set_dims(c, ct_coll_named(term[i].name)->cost, term[i].dim));
     }

@@ -108,8 +108,9 @@ ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const 
  *  named one is taken; its caller refuses it. */
 ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                              const ct_coll_ops **ops_p);
-/** CT_ERR_CONFIG, with the nearest name, where spec is none that ct_coll_choose() takes. */
-ct_status ct_coll_check_spec(const char *spec);
+/** CT_ERR_CONFIG, with `where` it stands and the nearest name, where spec is none that
+ *  ct_coll_choose() takes. */
+ct_status ct_coll_check_spec(const char *spec, const char *where);
 /** Adds to *size what a request for count elements takes of this rank: buffers of messages,
  *  windows of nodes. Of MPI's own, which does not say, one more copy of the elements. On
  *  communicators that only plan, too. Local. */

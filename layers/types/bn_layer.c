@@ -69,9 +69,9 @@ static ct_status read_form(const ct_layer *l, const Ct__BNParameter *p, bn_state
     }
     if (!(s->eps >= 0.0f) || isinf(s->eps) || !(s->keep >= 0.0f) || !(s->keep <= 1.0f))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                             "eps %g must not be below 0, the share of the batch in the running "
-                             "statistics, %g, lie in 0..1",
-                             (double)s->eps, 1.0 - (double)s->keep);
+                             "eps %g must not be below 0, and momentum, the share of the running "
+                             "statistics that stays (1 - decay), %g, lie in 0..1",
+                             (double)s->eps, (double)s->keep);
     return CT_OK;
 }
 

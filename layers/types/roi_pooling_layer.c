@@ -14,6 +14,14 @@ typedef ct_roi_region region;
 
 enum { WINNER }; /* MAX: the place in its plane; -1: an empty bin */
 
+/* What makes coordinates of the bottom of those of regions. */
+static ct_status check_scale(const ct_layer *l, const char *param, float scale)
+{
+    if (isfinite(scale) && (scale > 0.0f)) return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%s.spatial_scale is %g, needs more than 0", param,
+                         (double)scale);
+}
+
 static ct_status roi_setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__ROIPoolingParameter *p = l->param->roi_pooling_param;
@@ -24,7 +32,7 @@ static ct_status roi_setup(ct_layer *l, const ct_shape *bottom)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "roi_pooling_param.pooled_h and pooled_w must be given, at least 1");
     *s = (roi_state){ p->pooled_h, p->pooled_w, 0, p->spatial_scale };
-    return CT_OK;
+    return check_scale(l, "roi_pooling_param", p->spatial_scale);
 }
 
 static ct_status psroi_setup(ct_layer *l, const ct_shape *bottom)
@@ -38,7 +46,7 @@ static ct_status psroi_setup(ct_layer *l, const ct_shape *bottom)
                              "psroi_pooling_param.spatial_scale, output_dim and group_size must be "
                              "given, the latter at least 1");
     *s = (roi_state){ p->group_size, p->group_size, p->output_dim, p->spatial_scale };
-    return CT_OK;
+    return check_scale(l, "psroi_pooling_param", p->spatial_scale);
 }
 
 static ct_status check_bottoms(const ct_layer *l, const ct_instance *in)

@@ -62,6 +62,9 @@ static ct_status check_fields(ct_layer *l, const Ct__TokenDataParameter *p)
     if (s->vocabulary > most_id)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "vocabulary is %lld, must be at most %d",
                              (long long)s->vocabulary, most_id);
+    if ((s->vocabulary > 0) && (s->end_token >= s->vocabulary)) /* no token is called so */
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "end_token is %lld, vocabulary is %lld",
+                             (long long)s->end_token, (long long)s->vocabulary);
     if (!(s->mask_ratio >= 0.0f) || !(s->mask_ratio <= 1.0f))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "mask_ratio is %g, must be between 0 and 1",
                              (double)s->mask_ratio);

@@ -85,17 +85,23 @@ static ct_status read_nets(ct_config *c)
 static ct_status check_nets(const ct_config *c)
 {
     const Ct__SolverParameter *s = c->solver;
+    const void *last = (s->train_net_param != NULL) ? (const void *)&s->train_net_param
+                       : (s->train_net != NULL)     ? (const void *)&s->train_net
+                       : (s->net_param != NULL)     ? (const void *)&s->net_param
+                                                    : (const void *)&s->net;
     int n = (s->net != NULL) + (s->net_param != NULL) + (s->train_net != NULL) +
             (s->train_net_param != NULL);
 
     if (s->n_test_net + s->n_test_net_param > MOST_TEST_NETS) /* each is read */
-        return CT_FAIL(CT_ERR_CONFIG, "%s: %zu test nets, at most %d", c->file,
+        return CT_FAIL(CT_ERR_CONFIG, "%s: %zu test nets by test_net, at most %d",
+                       ct_source_map_where(c->map, s, &s->test_net, c->file).text,
                        s->n_test_net + s->n_test_net_param, (int)MOST_TEST_NETS);
     if (n == 1) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG,
                    "%s: %s; a solver needs exactly one of net, net_param, train_net, "
                    "train_net_param",
-                   c->file, (n == 0) ? "no net to train" : "more than one net to train");
+                   ct_source_map_where(c->map, s, last, c->file).text,
+                   (n == 0) ? "no net to train" : "more than one net to train");
 }
 
 /* A solver for a net that came without: what `time` updates with. */

@@ -622,7 +622,7 @@ ct_status ct_comm_check(const Ct__SolverParameter *param, const struct ct_source
         return CT_FAIL(CT_ERR_CONFIG, "%s: comm { tune_iterations: %d }: expected 0 to %d",
                        CT_SOLVER_AT(t, comm->tune_iterations), (int)comm->tune_iterations,
                        MOST_TUNE);
-    return ct_coll_check_spec(comm->allreduce);
+    return ct_coll_check_spec(comm->allreduce, CT_SOLVER_AT(t, comm->allreduce));
 }
 
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config)

@@ -7,6 +7,7 @@
 #include "comm/sync/grad_pipe.h"
 #include "framework/net/net.h"
 #include "framework/proto/cortado.pb-c.h"
+#include "framework/solver/solver.h"
 #include "framework/tensor/device.h"
 #include "framework/tensor/storage_shard.h"
 
@@ -27,10 +28,10 @@ void ct_outer_param_fill(const Ct__SolverParameter *solver, ct_outer_param *p);
 /** What the exchange of a job and the simulation of one make of param. Names inside *config are
  *  borrowed from param. CT_ERR_CONFIG. */
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
-/** What several ranks can share out of what param keeps in files. CT_ERR_CONFIG. */
-ct_status ct_exchange_check_shares(const Ct__SolverParameter *param);
-/** What of param a net can have that ranks divide by a parallel file. CT_ERR_CONFIG. */
-ct_status ct_exchange_check_divided(const Ct__SolverParameter *param);
+/** What several ranks can share out of what a solver keeps in files. CT_ERR_CONFIG. */
+ct_status ct_exchange_check_shares(const ct_solver_text *t);
+/** What of a solver a net can have that ranks divide by a parallel file. CT_ERR_CONFIG. */
+ct_status ct_exchange_check_divided(const ct_solver_text *t);
 /** What replicas share out among them (ZeRO); with staged gradients, which a device has, nothing.
  *  CT_ERR_CONFIG. */
 ct_status ct_exchange_read_shares(const Ct__SolverParameter *param, const ct_net *net, bool staged,

@@ -345,41 +345,45 @@ ct_status ct_exchange_pick_sum(const Ct__SolverParameter *param, const ct_net *n
     return CT_OK;
 }
 
-ct_status ct_exchange_check_shares(const Ct__SolverParameter *param)
+ct_status ct_exchange_check_shares(const ct_solver_text *t)
 {
-    const Ct__MemoryParameter *m = param->memory;
+    const Ct__MemoryParameter *m = t->p->memory;
 
     if ((m == NULL) || (m->zero == 0) || (m->zero == 3) ||
         (m->weights != CT__MEMORY_PARAMETER__TIER__FILE))
         return CT_OK;
     return CT_FAIL(
         CT_ERR_CONFIG,
-        "memory { weights: FILE zero: %d }: among ranks weights in files are shared out, "
+        "%s: memory { weights: FILE zero: %d }: among ranks weights in files are shared out, "
         "too: take zero: 3, or 0, with which each rank has all of them",
-        m->zero);
+        CT_SOLVER_AT(t, memory->zero), m->zero);
 }
 
-ct_status ct_exchange_check_divided(const Ct__SolverParameter *param)
+ct_status ct_exchange_check_divided(const ct_solver_text *t)
 {
-    if (param->outer != NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "outer and --parallel do not go together: groups of local "
-                                      "steps have whole nets");
-    if (ct_optex_is(param))
+    if (t->p->outer != NULL)
         return CT_FAIL(CT_ERR_CONFIG,
-                       "type \"%s\" and --parallel do not go together: its points are weights of "
+                       "%s: outer and --parallel do not go together: groups of local steps have "
                        "whole nets",
-                       CT_OPTEX_TYPE);
+                       CT_SOLVER_AT(t, outer));
+    if (ct_optex_is(t->p))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: type \"%s\" and --parallel do not go together: its points are weights "
+                       "of whole nets",
+                       CT_SOLVER_AT(t, type), CT_OPTEX_TYPE);
     return CT_OK;
 }
 
 ct_status ct_exchange_read_shares(const Ct__SolverParameter *param, const ct_net *net, bool staged,
                                   ct_grad_pipe_config *config)
 {
+    const ct_solver_text text = { param, net->options.map };
+
     if ((param->memory == NULL) || (param->memory->zero == 0)) return CT_OK;
     if (staged)
         return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
                        param->memory->zero, net->options.dev->name);
-    if (ct_net_has_visits(net)) CT_TRY(ct_exchange_check_shares(param));
+    if (ct_net_has_visits(net)) CT_TRY(ct_exchange_check_shares(&text));
     config->weights = net->weight_arena;
     config->slots = (param->memory->zero >= 2);
     config->visits = (net->n_param > 0) && ct_net_param_visits(net, &net->param[0]);

@@ -28,11 +28,12 @@ static ct_status read_parallel(ct_training *t, const char *file)
 static ct_status open_parallel(ct_training *t)
 {
     const char *file = ct_options_text(t->call->options, "parallel");
+    const ct_solver_text text = { t->config->solver, t->config->map };
     ct_job *job = t->call->job;
     ct_status status = CT_OK;
 
     if (file == NULL) return CT_OK;
-    CT_TRY(ct_exchange_check_divided(t->config->solver));
+    CT_TRY(ct_exchange_check_divided(&text));
     if (job->rank == 0) status = read_parallel(t, file);
     CT_TRY(ct_job_share(job, status));
     if (job->rank != 0) CT_TRY(read_parallel(t, file));

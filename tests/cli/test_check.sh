@@ -47,6 +47,9 @@ runs input_unmade 2 'unmade.prototxt:1:1: input "b" has neither "input_shape" no
 runs wrong_shape 2 'data_shape=3,x: expected CHANNELS,HEIGHT,WIDTH' $check --data_shape=3,x
 runs zero_shape 2 'data_shape=0,2,2: expected' $check --data_shape=0,2,2
 # ---- what a training would refuse
+{ cat of.prototxt && echo 'comm { allreduce: "rign" }'; } >spelt.prototxt
+{ cat of.prototxt && printf 'memory {\n  weights: FILE\n  zero: 1\n}\n'; } >shared.prototxt
+{ echo && cat of.prototxt && echo 'net: "of_train.prototxt"'; } >two.prototxt
 refused() { # NAME PATTERN SETTING…
     name=refused_$1 pattern=$2
     shift 2
@@ -58,12 +61,16 @@ for what in state weights; do
     refused outer_$what "outer and memory . $what: FILE . do not go together" --set=memory.$what=FILE --set=outer.groups=2
 done
 refused outer_verified 'outer and verify_memory do not go together' --set=outer.groups=2 --set=verify_memory=true
+refused allreduce 'spelt.prototxt:3:1?[0-9]: unknown allreduce "rign"; did you mean "ring"' --solver=spelt.prototxt
+refused allreduce_option '--set: allreduce "ring,": a name without a limit before others' --set=comm.allreduce=ring,
+refused shares_at 'shared.prototxt:5:[0-9]+: memory . weights: FILE zero: 1 .: among ranks' --solver=shared.prototxt
+refused two_nets 'two.prototxt:2:1: more than one net to train' --solver=two.prototxt
 refused groups 'outer.groups is 3, but 2 ranks make no such groups' --set=outer.groups=3
 refused topology 'topology "2x2": 2 nodes of 2 ranks, but 2 ranks run' --set=comm.topology=2x2
 runs any_ranks 0 'phase TRAIN' "$CORTADO" check --solver=of.prototxt --data_shape=3,8,8 --set=comm.topology=2x2 --set=outer.groups=3
 echo 'ranks: 2 global_batch: 2 stage { first: "ip" last: "loss" rank: 0 rank: 1 }' >two.plan
-refused divided_outer 'outer and --parallel do not go together' --parallel=two.plan --set=outer.groups=2
-refused divided_points 'type "OptEx" and --parallel do not go together' --parallel=two.plan --set=type=OptEx
+refused divided_outer 'of.prototxt:1:1: outer and --parallel do not go together' --parallel=two.plan --set=outer.groups=2
+refused divided_points '--set: type "OptEx" and --parallel do not go together' --parallel=two.plan --set=type=OptEx
 runs alone_shares_none 0 'phase TRAIN' "$CORTADO" check --solver=of.prototxt --data_shape=3,8,8 --set=memory.zero=1 --set=memory.weights=FILE
 # ---- the optimiser's state: 0, 1 and 2 arenas of 431080 numbers, each tensor padded to 64 bytes
 runs optimiser_sgd 0 "the optimiser's state 1.6 MiB" "$CORTADO" check --solver="$ROOT/models/lenet/solver.prototxt"

@@ -250,7 +250,8 @@ bad() { # NAME PATTERN TEXT
 S='solver: "solver.prototxt" metric: "accuracy"'
 V='vary { field: "base_lr" value: "0.1" }'
 runs a_solver 2 'this is a field of a solver: is the file a solver, not a sweep' $sweep solver.prototxt --to=bad
-bad solver 'bad.sweep: solver is not set' "metric: 'x' $V"
+bad solver 'bad.sweep:1:1: solver is not set' "metric: 'x' $V"
+bad solver_empty 'bad.sweep:1:1: solver is not set' "solver: '' metric: 'x' $V"
 bad metric 'metric is not set; give an output' "solver: 'solver.prototxt' $V"
 bad vary 'nothing varies' "$S"
 bad field 'vary has no .field.' "$S vary { value: '1' }"
@@ -261,7 +262,7 @@ bad range 'needs .from. below .to.' "$S vary { field: 'base_lr' from: 1 to: 1 st
 bad log 'goes from 0 by .log., which needs more than 0' "$S vary { field: 'base_lr' from: 0 to: 1 log: true steps: 2 }"
 bad steps 'steps is 1, needs 2 to' "$S vary { field: 'base_lr' from: 0 to: 1 steps: 1 }"
 bad grid 'a grid over "base_lr" needs .steps.' "$S vary { field: 'base_lr' from: 0 to: 1 }"
-bad many 'more than 9999 runs' "$S vary { field: 'base_lr' from: 0 to: 1 steps: 200 } vary { field: 'momentum' from: 0 to: 1 steps: 200 }"
+bad many 'bad.sweep:1:1: more than 9999 runs' "$S vary { field: 'base_lr' from: 0 to: 1 steps: 200 } vary { field: 'momentum' from: 0 to: 1 steps: 200 }"
 bad random 'RANDOM needs .runs.' "$S $V search: RANDOM"
 bad runs 'runs is for RANDOM and HALVING' "$S $V runs: 3"
 bad at_once 'at_once is 0, needs at least 1' "$S $V at_once: 0"

@@ -193,10 +193,10 @@ static const struct {
     { NODE "level { name: \"machine\" latency_us: 1 bandwidth_gbs: 1 time { us: 1 } }",
       "a time of 0 bytes; bytes ascend from 1" },
     { NODE "level { name: \"machine\" latency_us: 1 bandwidth_gbs: 1 time { bytes: 8 us: 0 } }",
-      "8 bytes in 0 us; it must be above 0" },
+      "us of 8 bytes is 0; it must be above 0" },
     { NODE "level { name: \"machine\" latency_us: 1 bandwidth_gbs: 1 time { bytes: 8 us: 1 "
            "one_way_us: -1 } }",
-      "8 bytes in -1 us; it must be above 0" },
+      "one_way_us of 8 bytes is -1; it must be above 0" },
     { NODE MACHINE "shared { gbs: 1 time { bytes: 8 us: 1 } time { bytes: 4 us: 1 } }",
       "shared: a time of 4 bytes; bytes ascend" },
     { NODE MACHINE "\nin_network { latency_us: 3 }",

@@ -241,6 +241,8 @@ static void test_refused(void **state)
             "mask_ratio needs mask_token and vocabulary");
     refused("source: \"x\" batch_size: 2 seq_len: 3 mask_ratio: 0.5 mask_token: 9 vocabulary: 9",
             CT_ERR_CONFIG, "mask_token is 9, vocabulary is 9");
+    refused("source: \"x\" batch_size: 2 seq_len: 3 end_token: 9 vocabulary: 9", CT_ERR_CONFIG,
+            "end_token is 9, vocabulary is 9");
     snprintf(fields, sizeof(fields), "source: \"%s\" batch_size: 2 seq_len: 64", path);
     refused(fields, CT_ERR_CONFIG, "too few for a window of 64 and the next one");
     /* what is found only when it is read */
