@@ -663,7 +663,7 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
     ct_machine *m = r->m;
 
     if (!isfinite(p->sum_gbs) || (p->sum_gbs < 0) || (p->sum_gbs > MOST))
-        return fail_at(r, p, "sum_gbs is %g; it must be 0 to %g", p->sum_gbs, MOST);
+        return fail_at(r, &p->sum_gbs, "sum_gbs is %g; it must be 0 to %g", p->sum_gbs, MOST);
     if (p->name != NULL) snprintf(m->name, sizeof(m->name), "%s", p->name);
     snprintf(m->source, sizeof(m->source), "%s", (p->source != NULL) ? p->source : "");
     m->sum_bandwidth = p->sum_gbs * 1e9;

@@ -87,6 +87,7 @@ static ct_status check(const ct_sweep *s)
     CT_TRY(at_least(s, &p->ranks, "ranks", 1));
     CT_TRY(at_least(s, &p->threads, "threads", 1));
     CT_TRY(at_least(s, &p->runs, "runs", 0));
+    CT_TRY(at_least(s, &p->test_net, "test_net", 0));
     CT_TRY(at_least(s, &p->reduce, "reduce", 2));
     CT_TRY(check_fields(s));
     if ((p->search == CT__SWEEP_PARAMETER__SEARCH__RANDOM) && (p->runs == 0))

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/data/image_list.h"
 
 typedef struct images_state {
@@ -76,6 +77,9 @@ static ct_status images_open(ct_reader *r, const ct_reader_options *o)
         return CT_READER_FAIL(r, CT_ERR_CONFIG, "images give data and label, not %d tops",
                               o->n_field);
     }
+    if (access(r->source, R_OK) != 0)
+        return CT_READER_FAIL(r, CT_ERR_IO, "cannot open %s: %s", r->source,
+                              ct_path_why(r->source, errno).text);
     CT_TRY(ct_image_list_read(&s->list, r->source, o->root_folder, r->who));
     r->count = s->list.count;
     r->n_field = o->n_field;

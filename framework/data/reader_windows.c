@@ -6,10 +6,13 @@
  */
 #include "framework/data/reader.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/data/transform.h"
@@ -254,6 +257,9 @@ static ct_status windows_open(ct_reader *r, const ct_reader_options *o)
     if (o->n_field > 2)
         return CT_READER_FAIL(r, CT_ERR_CONFIG, "windows give data and label, not %d tops",
                               o->n_field);
+    if (access(r->source, R_OK) != 0)
+        return CT_READER_FAIL(r, CT_ERR_IO, "cannot open %s: %s", r->source,
+                              ct_path_why(r->source, errno).text);
     CT_TRY(ct_window_list_read(&s->list, r->source, o->root_folder, &s->rule, r->who));
     log_counts(r);
     if ((s->list.fore.n == 0) && (s->rule.fg_fraction > 0))

@@ -467,6 +467,7 @@ static ct_status stop_early(ct_solver *s)
 static ct_status show_final(ct_solver *s)
 {
     double loss = 0.0;
+    ct_status status;
 
     s->net->pass->exec.micro_step = s->iteration * s->batches;
     s->net->pass->exec.accumulate = false;
@@ -476,7 +477,15 @@ static ct_status show_final(ct_solver *s)
     ct_solver_note_loss(s, loss);
     CT_TRY(ct_solver_sum_shown(s, &loss));
     ct_report_final_loss(s->options.report, s->iteration, loss);
-    return CT_OK;
+    status = (isfinite(loss) || !s->param->stop_on_nan) ? CT_OK : CT_ERR_DIVERGED;
+    status = ct_solver_share_status(s, status);
+    if (status != CT_ERR_DIVERGED) return status;
+    CT_TRY(ct_solver_snapshot_end(s, true));
+    if (s->exchange.job.rank > 0) return CT_ERR_DIVERGED; /* the first one says so */
+    return CT_FAIL(CT_ERR_DIVERGED,
+                   "the loss after the last update, of iteration %" PRId64
+                   ", is not finite (learning rate %g); stop_on_nan: false goes on",
+                   s->iteration, s->rate);
 }
 
 static ct_status finish(ct_solver *s)

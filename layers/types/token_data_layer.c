@@ -16,10 +16,12 @@
  * Of a test that has each window once, targets of what the last batch has beyond them are ignored.
  *
  * With tokenizer, in TEST, it counts the bytes of the text that its targets stand for. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/file.h"
 #include "framework/base/rng.h"
 #include "framework/data/token_file.h"
 #include "framework/text/tokenizer.h"
@@ -83,6 +85,9 @@ static ct_status open_source(ct_layer *l, const char *source)
     token_state *s = l->state;
     int64_t behind = (s->mask_ratio > 0.0f) ? 0 : 1;
 
+    if (access(source, R_OK) != 0)
+        return CT_LAYER_FAIL(l, CT_ERR_IO, "cannot open %s: %s", source,
+                             ct_path_why(source, errno).text);
     CT_TRY(ct_token_file_open(source, (s->vocabulary > 0) ? ct_token_width(s->vocabulary) : 0,
                               &s->file));
     s->n_window = (s->file.count - behind) / s->seq_len;

@@ -32,6 +32,19 @@ runs compression_value 2 '[]] solver.prototxt:3:1: compression.*density' "$CORTA
 printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "fixed" max_iter: 9' 'test_interval: 3' >solver.prototxt
 runs test_nets 2 '[]] solver.prototxt:3:1: test_interval is 3, but test_iter' "$CORTADO" check --solver=solver.prototxt
 
+# What a file says may have any characters: a message stays one line, and moves no cursor.
+printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "a\nE1 \033[2J\177b" max_iter: 9' >solver.prototxt
+runs control_characters 2 'lr_policy "a\\nE1 \\x1b\[2J\\x7fb" is unknown' "$CORTADO" check --solver=solver.prototxt
+# Lists and token files that are not there.
+missing() { # NAME LAYER
+    echo "layer { name: \"d\" top: \"x\" top: \"y\" $2 }" >missing.prototxt
+    printf '%s\n' 'net: "missing.prototxt"' 'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 solver_mode: CPU' >solver.prototxt
+    runs "missing_$1" 3 "missing.prototxt:1: layer .d. \($1\): cannot open none: No such file" "$CORTADO" train --solver=solver.prototxt
+}
+missing ImageData 'type: "ImageData" image_data_param { source: "none" batch_size: 2 }'
+missing WindowData 'type: "WindowData" window_data_param { source: "none" batch_size: 2 crop_size: 3 }'
+missing TokenData 'type: "TokenData" token_data_param { source: "none" batch_size: 2 seq_len: 3 }'
+
 # Nets that read well and make no sense. layer() TEXT...: a net of an input and these layers.
 net() {
     printf '%s\n' 'name: "n"' \

@@ -265,6 +265,7 @@ bad grid 'a grid over "base_lr" needs .steps.' "$S vary { field: 'base_lr' from:
 bad many 'bad.sweep:1:1: more than 9999 runs' "$S vary { field: 'base_lr' from: 0 to: 1 steps: 200 } vary { field: 'momentum' from: 0 to: 1 steps: 200 }"
 bad random 'RANDOM needs .runs.' "$S $V search: RANDOM"
 bad runs 'runs is for RANDOM and HALVING' "$S $V runs: 3"
+bad test_net 'bad.sweep:1:[0-9]+: test_net is -1, needs at least 0' "$S $V test_net: -1"
 bad at_once 'at_once is 0, needs at least 1' "$S $V at_once: 0"
 bad reduce 'reduce is 1, needs at least 2' "$S $V reduce: 1"
 bad first 'first_iter is 20, needs 1 to below' "$S $V search: HALVING first_iter: 20"

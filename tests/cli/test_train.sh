@@ -96,6 +96,10 @@ is no_rubbish_left test "$(ls -A | grep -c 'kill_iter.*tmp')" = 0
 
 # the numbers, the data
 runs diverges 5 '' "$CORTADO" train --solver=solver.prototxt --set=base_lr=1e30
+runs diverges_last 5 'the loss after the last update, of iteration 1, is not finite .*; stop_on_nan: false goes on' \
+    "$CORTADO" train --solver=solver.prototxt --set=base_lr=1e30 --set=max_iter=1 --set=display=1 --set=snapshot=0 --set=snapshot_after_train=false --overwrite
+runs diverges_on 0 'Iteration 1, loss = (-?nan|inf)' \
+    "$CORTADO" train --solver=solver.prototxt --set=base_lr=1e30 --set=max_iter=1 --set=display=1 --set=snapshot=0 --set=snapshot_after_train=false --set=stop_on_nan=false --overwrite
 runs wrong_labels 3 'label' "$CORTADO" train --solver=solver.prototxt '--set=layer[ip].inner_product_param.num_output=5'
 sed 's/scale: 0.00390625/mean_file: "nothere.binaryproto"/' net.prototxt >mean.prototxt
 sed 's/net.prototxt/mean.prototxt/' solver.prototxt >mean_solver.prototxt
