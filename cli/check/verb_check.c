@@ -116,6 +116,7 @@ typedef struct checked {
     ct_text json;          /* of the first net, then the others as a list in it, open  */
     ct_json_writer w;      /* into it */
     int n_net;             /* reported so far                                          */
+    bool of_best;          /* the net is the one of whose outputs one is to get better */
     ct_parallel *parallel; /* --parallel; NULL: not given; bound to the first net, TRAIN's */
     ct_data_shapes shapes; /* --data_shape */
     ct_memory_tiers tiers; /* of a rank of a solver's job; zeroed where there is none          */
@@ -341,6 +342,15 @@ static void fill_options(const checked *k, const Ct__NetState *state, ct_phase p
     o->fixed = false; /* whether layers can follow shows here */
 }
 
+static ct_status find_best(const checked *k, const ct_net *net)
+{
+    const ct_solver_text text = { k->config.solver, k->config.map };
+    int64_t element;
+    bool rises;
+
+    return ct_best_find(&text, net, &element, &rises);
+}
+
 static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetState *state,
                            ct_phase phase)
 {
@@ -361,6 +371,7 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
         options.n_again = k->parallel->n_again;
     }
     status = ct_net_create(param, &options, &net);
+    if ((status == CT_OK) && k->of_best) status = find_best(k, net);
     if (status == CT_OK) status = report(k, param, &options, net);
     ct_net_destroy(net);
     return status;
@@ -417,7 +428,9 @@ static ct_status check_test_nets(checked *k)
     for (size_t i = 0; i < (size_t)n; i++) {
         Ct__NetParameter *param = (i < s->n_test_net_param) ? s->test_net_param[i] : k->config.net;
 
+        k->of_best = (s->best != NULL) && ((int64_t)i == s->best->test_net);
         CT_TRY(check_net(k, param, (s->n_test_state > 0) ? s->test_state[i] : NULL, CT_TEST));
+        k->of_best = false;
     }
     return CT_OK;
 }

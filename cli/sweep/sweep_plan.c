@@ -1,4 +1,5 @@
 /* What a sweep's file asks for: the settings of each run, and rounds. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/sweep/sweep.h"
+#include "framework/base/file.h"
 #include "framework/base/name_map.h"
 #include "framework/base/rng.h"
 #include "framework/proto/upgrade.h"
@@ -180,6 +182,38 @@ static ct_status make_runs(ct_sweep *s)
 
 /* ---- the solver */
 
+static bool is_of_net(const char *field)
+{
+    return (strncmp(field, "layer[", 6) == 0) || (strcmp(field, "batch_size") == 0) ||
+           (strcmp(field, "repeat.count") == 0) || ct_config_names_net(field);
+}
+
+/* What all runs are given, FIELD=VALUE. */
+static ct_status try_set(const ct_sweep *s, const char *set, Ct__SolverParameter *solver)
+{
+    const char *equals = strchr(set, '=');
+    ct_where at = ct_source_map_where(s->map, s->param, &s->param->set, s->file);
+    ct_text field = { 0 };
+    ct_status status = CT_OK;
+
+    if ((equals == NULL) || (equals == set))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: set \"%s\": expected FIELD=VALUE", at.text, set);
+    ct_text_add_bytes(&field, set, (size_t)(equals - set));
+    if (field.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for settings");
+    else if (!is_of_net(field.text))
+        status = ct_prototxt_set(&solver->base, field.text, equals + 1, at.text);
+    ct_text_destroy(&field);
+    return status;
+}
+
+/* Before rounds are made of the solver: what runs are given may end them elsewhere. */
+static ct_status set_all(const ct_sweep *s, Ct__SolverParameter *solver)
+{
+    for (size_t i = 0; i < s->param->n_set; i++) CT_TRY(try_set(s, s->param->set[i], solver));
+    return CT_OK;
+}
+
 /* Fields of the solver itself are tried out now; those of nets when a run begins. */
 static ct_status try_settings(const ct_sweep *s, Ct__SolverParameter *solver)
 {
@@ -189,9 +223,7 @@ static ct_status try_settings(const ct_sweep *s, Ct__SolverParameter *solver)
         for (size_t i = 0; i < p->n_vary; i++) {
             const char *field = p->vary[i]->field;
 
-            if ((strncmp(field, "layer[", 6) == 0) || (strcmp(field, "batch_size") == 0) ||
-                (strcmp(field, "repeat.count") == 0) || ct_config_names_net(field))
-                continue;
+            if (is_of_net(field)) continue;
             CT_TRY(ct_prototxt_set(&solver->base, field, s->run[r].value[i],
                                    AT(s, p->vary[i], field)));
         }
@@ -233,8 +265,9 @@ static ct_status read_solver(ct_sweep *s)
     ct_status status;
 
     CT_TRY(ct_solver_read(s->solver, NULL, &solver));
+    status = set_all(s, solver);
     s->seed = (solver->random_seed >= 0) ? -1 : s->param->seed;
-    status = make_rounds(s, solver);
+    if (status == CT_OK) status = make_rounds(s, solver);
     if (status == CT_OK) status = try_settings(s, solver);
     ct__solver_parameter__free_unpacked(solver, NULL);
     return status;
@@ -256,6 +289,9 @@ ct_status ct_sweep_read(const char *file, const char *folder, ct_sweep *s)
     s->solver = (access(s->param->solver, R_OK) == 0) ? strdup(s->param->solver)
                                                       : ct_path_beside(file, s->param->solver);
     if (s->solver == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    if (access(s->solver, R_OK) != 0)
+        return CT_FAIL(CT_ERR_IO, "%s: solver \"%s\": %s", AT(s, s->param, solver),
+                       s->param->solver, ct_path_why(s->solver, errno).text);
     CT_TRY(make_runs(s));
     return read_solver(s);
 }

@@ -60,63 +60,68 @@ static const char *output_name(const ct_net *net, int i)
     return net->pass->blob[net->output[i].blob]->name;
 }
 
-static ct_status name_outputs(const ct_solver *s, const ct_net *net)
+static ct_status name_outputs(const ct_solver_text *t, const ct_net *net)
 {
-    const Ct__BestParameter *b = s->param->best;
-    const ct_solver_text text = { s->param, s->options.map };
+    const Ct__BestParameter *b = t->p->best;
     ct_text names = { 0 };
 
     for (int i = 0; i < net->n_output; i++)
         ct_text_add(&names, "%s%s", (i > 0) ? ", " : "", output_name(net, i));
     (void)CT_FAIL(CT_ERR_CONFIG,
                   "%s: best.metric is \"%s\", which test net #%d does not have; its outputs are %s",
-                  CT_SOLVER_AT(&text, best->metric), b->metric, b->test_net,
+                  CT_SOLVER_AT(t, best->metric), b->metric, b->test_net,
                   (names.text != NULL) ? names.text : "none");
     ct_text_destroy(&names);
     return CT_ERR_CONFIG;
 }
 
 /* Whether more is better, by what makes the output. */
-static ct_status find_direction(ct_solver *s, const ct_net *net, int i)
+static ct_status find_direction(const ct_solver_text *t, const ct_net *net, int i, bool *rises_p)
 {
-    const Ct__BestParameter *b = s->param->best;
-    const ct_solver_text text = { s->param, s->options.map };
+    const Ct__BestParameter *b = t->p->best;
     const char *type = net->layer[net->output[i].layer]->ops->type;
     bool loss = (net->output[i].loss_weight != 0.0f) || ct_text_ends_with(type, "Loss");
 
-    s->best_rises = (b->direction == CT__BEST_PARAMETER__DIRECTION__HIGHER);
+    *rises_p = (b->direction == CT__BEST_PARAMETER__DIRECTION__HIGHER);
     if (b->direction != CT__BEST_PARAMETER__DIRECTION__AUTO) return CT_OK;
-    s->best_rises = (strcmp(type, "Accuracy") == 0);
-    if (loss || s->best_rises) return CT_OK;
+    *rises_p = (strcmp(type, "Accuracy") == 0);
+    if (loss || *rises_p) return CT_OK;
     return CT_FAIL(
         CT_ERR_CONFIG,
         "%s: best.metric is \"%s\", an output of a layer of type %s, which does not tell "
         "whether more is better: set best.direction to LOWER or HIGHER",
-        CT_SOLVER_AT(&text, best->metric), b->metric, type);
+        CT_SOLVER_AT(t, best->metric), b->metric, type);
+}
+
+ct_status ct_best_find(const ct_solver_text *t, const ct_net *net, int64_t *element_p,
+                       bool *rises_p)
+{
+    const Ct__BestParameter *b = t->p->best;
+    int64_t element = 0, n;
+
+    for (int i = 0; i < net->n_output; i++, element += n) {
+        n = ct_net_output_count(net, i);
+        if (strcmp(output_name(net, i), b->metric) != 0) continue;
+        if ((n != 1) || (strlen(b->metric) >= sizeof(((ct_best *)NULL)->metric)))
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "%s: best.metric is \"%s\", which has %" PRId64
+                           " numbers; expected an output of one",
+                           CT_SOLVER_AT(t, best->metric), b->metric, n);
+        *element_p = element;
+        return find_direction(t, net, i, rises_p);
+    }
+    return name_outputs(t, net);
 }
 
 ct_status ct_best_open(ct_solver *s)
 {
     const Ct__BestParameter *b = s->param->best;
     const ct_solver_text text = { s->param, s->options.map };
-    const ct_net *net;
-    int64_t element = 0, n;
 
     s->best.tested = s->best_pending = -1;
     if (b == NULL) return CT_OK;
-    net = ct_solver_whole_test(s, b->test_net);
-    for (int i = 0; i < net->n_output; i++, element += n) {
-        n = ct_net_output_count(net, i);
-        if (strcmp(output_name(net, i), b->metric) != 0) continue;
-        if ((n != 1) || (strlen(b->metric) >= sizeof(s->best.metric)))
-            return CT_FAIL(CT_ERR_CONFIG,
-                           "%s: best.metric is \"%s\", which has %" PRId64
-                           " numbers; expected an output of one",
-                           CT_SOLVER_AT(&text, best->metric), b->metric, n);
-        s->best_output = element;
-        return find_direction(s, net, i);
-    }
-    return name_outputs(s, net);
+    return ct_best_find(&text, ct_solver_whole_test(s, b->test_net), &s->best_output,
+                        &s->best_rises);
 }
 
 /* ---- what was seen */

@@ -182,12 +182,26 @@ static ct_status end_by_epochs(ct_solver *s)
     return ct_learning_rate_check(&(ct_solver_text){ s->param, NULL });
 }
 
+/* The net would say so, too, but does not know where it stands. */
+static ct_status check_precision(const ct_solver *s)
+{
+    const ct_solver_text text = { s->param, s->options.map };
+    bool tf32 = (s->param->precision == CT__SOLVER_PARAMETER__PRECISION__TF32);
+    bool fp16 = (s->param->precision == CT__SOLVER_PARAMETER__PRECISION__FP16);
+
+    if ((s->dev->kind != CT_DEVICE_CPU) || !(tf32 || fp16)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: precision %s is for GPUs, and this run is on the CPU: F32 or BF16 there",
+                   CT_SOLVER_AT(&text, precision), tf32 ? "TF32" : "FP16");
+}
+
 /* All that a rank needs no other one for, but that sets of data are opened together. */
 static ct_status make_train_net(ct_solver *s)
 {
     CT_TRY(ct_solver_check(s->param, s->options.map));
     CT_TRY(ct_update_rule_find(ct_update_rule_type(s->param), &s->rule));
     CT_TRY(choose_device(s));
+    CT_TRY(check_precision(s));
     CT_TRY(ct_source_map_create(&s->map));
     s->seed = (s->param->random_seed >= 0) ? (uint64_t)s->param->random_seed : draw_seed();
     s->options.env.seed = s->seed;

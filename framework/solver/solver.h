@@ -89,6 +89,10 @@ typedef struct ct_solver_text {
 /** What a solver parameter must say, nets aside; map (NULL allowed) knows where the fields stand.
  *  CT_ERR_CONFIG. */
 ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_map *map);
+/** Which element of the outputs of a test net, which must be whole, `best` means, and whether more
+ *  of it is better; t->p->best is given. CT_ERR_CONFIG. */
+ct_status ct_best_find(const ct_solver_text *t, const ct_net *net, int64_t *element_p,
+                       bool *rises_p);
 /** How many batches of the net make a step: iter_size, or what makes batch_tokens of them.
  *  CT_ERR_CONFIG where that is no whole number, or the net has no tokens. */
 ct_status ct_solver_micro_batches(const Ct__SolverParameter *p, const struct ct_source_map *map,

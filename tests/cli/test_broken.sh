@@ -35,6 +35,8 @@ runs test_nets 2 '[]] solver.prototxt:3:1: test_interval is 3, but test_iter' "$
 # What a file says may have any characters: a message stays one line, and moves no cursor.
 printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "a\nE1 \033[2J\177b" max_iter: 9' >solver.prototxt
 runs control_characters 2 'lr_policy "a\\nE1 \\x1b\[2J\\x7fb" is unknown' "$CORTADO" check --solver=solver.prototxt
+printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 solver_mode: CPU' 'precision: TF32' >solver.prototxt
+runs precision_of_gpus 2 'solver.prototxt:3:1: precision TF32 is for GPUs' "$CORTADO" train --solver=solver.prototxt
 # Lists and token files that are not there.
 missing() { # NAME LAYER
     echo "layer { name: \"d\" top: \"x\" top: \"y\" $2 }" >missing.prototxt

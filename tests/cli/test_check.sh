@@ -64,6 +64,7 @@ refused outer_verified 'outer and verify_memory do not go together' --set=outer.
 refused allreduce 'spelt.prototxt:3:1?[0-9]: unknown allreduce "rign"; did you mean "ring"' --solver=spelt.prototxt
 refused allreduce_option '--set: allreduce "ring,": a name without a limit before others' --set=comm.allreduce=ring,
 refused shares_at 'shared.prototxt:5:[0-9]+: memory . weights: FILE zero: 1 .: among ranks' --solver=shared.prototxt
+refused best 'solver.prototxt:1:1: best.metric is "lost", which test net #0 does not have; its outputs are l|--set: best.metric is "lost", which test net #0' --set=best.metric=lost
 refused two_nets 'two.prototxt:2:1: more than one net to train' --solver=two.prototxt
 refused groups 'outer.groups is 3, but 2 ranks make no such groups' --set=outer.groups=3
 refused topology 'topology "2x2": 2 nodes of 2 ranks, but 2 ranks run' --set=comm.topology=2x2

@@ -187,6 +187,8 @@ second = sorted(first, key=lambda run: (-best(run, 10), run))[:1]
 assert {r["run"] for r in o[:3]} == set(first) and o[0]["run"] == second[0], (first, second, o)
 EOP
 is rounds python3 rounds.py halving
+sed 's/^set:/set: "max_iter=6" set:/; s/runs: 9/runs: 3/' halving.sweep >shorter.sweep
+runs halving_shorter 0 'round 2 of 2: 1 runs to iteration 6' $sweep shorter.sweep --to=shorter
 sed 's/reduce: 3/reduce: 3 at_once: 3/' halving.sweep >halving3.sweep
 $sweep halving3.sweep --to=halving3 >out 2>&1 &
 job=$!
@@ -232,10 +234,10 @@ is raced [ $n = 4 ]
 is raced_folder [ "$(ls raced | tr '\n' ' ')" = 'runs sweep.lock sweep.prototxt ' ]
 is raced_description cmp raced/sweep.prototxt array/sweep.prototxt
 runs only_0 2 'only=0: the sweep has runs 1 to 6' $sweep three.sweep --to=array --only=0
-runs array_halving 2 'HALVING decides who goes on' $sweep halving.sweep --to=halving --job_array=a.sbatch
+runs array_halving 2 'HALVING decides who goes on' $sweep halving.sweep --to=left --job_array=a.sbatch
 runs only_too_large 2 'only=7: the sweep has runs 1 to 6' $sweep three.sweep --to=left --only=7
 runs array_nowhere 3 'No such file' $sweep three.sweep --to=left --job_array=nowhere/a.sbatch
-is refused_leaves_nothing test ! -e left -a ! -e halving
+is refused_leaves_nothing test ! -e left
 runs only_halving 2 'HALVING decides who goes on' $sweep halving.sweep --to=halving --only=1
 
 # ---- messages
@@ -266,6 +268,10 @@ bad many 'bad.sweep:1:1: more than 9999 runs' "$S vary { field: 'base_lr' from: 
 bad random 'RANDOM needs .runs.' "$S $V search: RANDOM"
 bad runs 'runs is for RANDOM and HALVING' "$S $V runs: 3"
 bad test_net 'bad.sweep:1:[0-9]+: test_net is -1, needs at least 0' "$S $V test_net: -1"
+bad set 'bad.sweep:1:[0-9]+: .*unknown field "nothing"' "$S $V set: 'nothing=1'"
+bad set_form 'bad.sweep:1:[0-9]+: set "max_iter": expected FIELD=VALUE' "$S $V set: 'max_iter'"
+echo "solver: 'absent' metric: 'x' $V" >absent.sweep
+runs solver_absent 3 'absent.sweep:1:1: solver "absent": No such file' $sweep absent.sweep --to=bad
 bad at_once 'at_once is 0, needs at least 1' "$S $V at_once: 0"
 bad reduce 'reduce is 1, needs at least 2' "$S $V reduce: 1"
 bad first 'first_iter is 20, needs 1 to below' "$S $V search: HALVING first_iter: 20"
