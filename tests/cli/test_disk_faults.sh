@@ -353,6 +353,10 @@ if command -v python3 >/dev/null; then
     MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs feed 0 '^\| all \| \| [1-9]' env -u CORTADO_OVERWRITE \
         python3 "$ROOT/tests/faults/feed.py" feed.jsonl --seed=4 --first=1 --cases=1
 
+    # ---- a sample of tests/faults/fields.py
+    MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs fields 0 '^\| all \| \| [1-9]' env -u CORTADO_OVERWRITE \
+        python3 "$ROOT/tests/faults/fields.py" fields.jsonl --seed=2 --cases=3 --kinds=layer/net
+
     # ---- a sample of tests/faults/kill_files.py: the next one goes on, and leaves nothing of the one that was killed
     # killed NAME MODES CALLS
     killed() {
