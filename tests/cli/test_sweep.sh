@@ -234,10 +234,10 @@ is raced [ $n = 4 ]
 is raced_folder [ "$(ls raced | tr '\n' ' ')" = 'runs sweep.lock sweep.prototxt ' ]
 is raced_description cmp raced/sweep.prototxt array/sweep.prototxt
 runs only_0 2 'only=0: the sweep has runs 1 to 6' $sweep three.sweep --to=array --only=0
-runs array_halving 2 'HALVING decides who goes on' $sweep halving.sweep --to=left --job_array=a.sbatch
-runs only_too_large 2 'only=7: the sweep has runs 1 to 6' $sweep three.sweep --to=left --only=7
-runs array_nowhere 3 'No such file' $sweep three.sweep --to=left --job_array=nowhere/a.sbatch
-is refused_leaves_nothing test ! -e left
+runs array_halving 2 'HALVING decides who goes on' $sweep halving.sweep --to=untaken --job_array=a.sbatch
+runs only_too_large 2 'only=7: the sweep has runs 1 to 6' $sweep three.sweep --to=untaken --only=7
+runs array_nowhere 3 'No such file' $sweep three.sweep --to=untaken --job_array=nowhere/a.sbatch
+is refused_leaves_nothing test ! -e untaken
 runs only_halving 2 'HALVING decides who goes on' $sweep halving.sweep --to=halving --only=1
 
 # ---- messages
