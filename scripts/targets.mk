@@ -46,7 +46,7 @@ do-test: $(UNIT_BIN) $(MPI_BIN) $(CLI_BIN)
 	$(Q)$(MAKE) --no-print-directory STRICT=0 test-slurm
 	$(Q)scripts/test_summary.sh $(R)
 
-do-test-long: $(B)/cortado $(LONG_BIN) $(B)/tests/bench/http_load
+do-test-long: $(B)/cortado $(LONG_BIN) $(B)/tests/mpi/test_drawn_sums $(B)/tests/mpi/test_sparse_allreduce $(B)/tests/bench/http_load
 	$(Q)rm -rf $(R)
 	$(Q)for t in $(sort $(wildcard tests/long/*.sh)); do $(TEST_ENV) $(RUN) $$t sh $$t; done
 	$(Q)scripts/test_summary.sh $(R)

@@ -1,5 +1,6 @@
 /* Sparse exchanges: what is delivered and what is left is what there was, all ranks have the same
  * bits, and the bytes are those of theory. Gradients are small integers, so that sums are exact. */
+#include "tests/mpi/draws.h"
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
 
@@ -19,7 +20,7 @@ typedef struct plan {
 } plan;
 
 /* -1000 .. 1000: splitmix64 of the three */
-static float draw(uint64_t a, uint64_t b, int64_t i)
+static float term(uint64_t a, uint64_t b, int64_t i)
 {
     uint64_t z = (a * 1000003 + b) * UINT64_C(0xd1342543de82ef95) +
                  (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
@@ -32,14 +33,14 @@ static float draw(uint64_t a, uint64_t b, int64_t i)
 static float random_everywhere(const ct_comm *c, int64_t n, int step, int64_t i)
 {
     (void)n;
-    return draw(1 + (uint64_t)c->rank, (uint64_t)step, i);
+    return term(1 + (uint64_t)c->rank, (uint64_t)step, i);
 }
 
 static float the_same_everywhere(const ct_comm *c, int64_t n, int step, int64_t i)
 {
     (void)c;
     (void)n;
-    return draw(99, (uint64_t)step, i);
+    return term(99, (uint64_t)step, i);
 }
 
 /* Each rank has a block of its own, which moves. */
@@ -47,7 +48,7 @@ static float disjoint(const ct_comm *c, int64_t n, int step, int64_t i)
 {
     bool mine = (i * c->size / n == (c->rank + step) % c->size);
 
-    return mine ? draw(7, (uint64_t)(step + c->rank), i) : 0;
+    return mine ? term(7, (uint64_t)(step + c->rank), i) : 0;
 }
 
 /* Nearly all of it within a fiftieth of the elements. */
@@ -55,8 +56,8 @@ static float skewed(const ct_comm *c, int64_t n, int step, int64_t i)
 {
     bool there = (i >= n / 3) && (i < n / 3 + n / 50);
 
-    return there ? 5 * draw(3 + (uint64_t)c->rank, (uint64_t)step, i)
-                 : (float)((int)draw(3 + (uint64_t)c->rank, (uint64_t)step, i) / 300);
+    return there ? 5 * term(3 + (uint64_t)c->rank, (uint64_t)step, i)
+                 : (float)((int)term(3 + (uint64_t)c->rank, (uint64_t)step, i) / 300);
 }
 
 /* Nothing on some ranks in some steps, nothing at all in others. */
@@ -64,7 +65,7 @@ static float often_nothing(const ct_comm *c, int64_t n, int step, int64_t i)
 {
     (void)n;
     if ((step % 3 == 2) || ((c->rank + step) % 2 == 0)) return 0;
-    return draw(5 + (uint64_t)c->rank, (uint64_t)step, i);
+    return term(5 + (uint64_t)c->rank, (uint64_t)step, i);
 }
 
 static const plan plans[] = {
@@ -267,6 +268,40 @@ static int all_plans(ct_comm *c)
     return fault;
 }
 
+/* ---- plans by chance, on machines by chance */
+
+static int one_case(uint64_t seed, uint64_t number)
+{
+    static float (*const grad[])(const ct_comm *c, int64_t n, int step,
+                                 int64_t i) = { random_everywhere, the_same_everywhere, disjoint,
+                                                skewed, often_nothing };
+    draws d = { .key = ct_rng_key(seed, number, 1) };
+    int size = 0, n_op = 0, fault = 0;
+    plan p = { .name = "drawn" };
+    ct_comm *c = NULL;
+    char spec[128];
+
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    draw_machine(&d, size, spec, sizeof(spec));
+    if (ct_comm_create(MPI_COMM_WORLD, spec, &c) != CT_OK) return 1;
+    while (ct_sparse_allreduce_table[n_op] != NULL) n_op += 1;
+    for (int i = 0; i < 4; ++i) {
+        const ct_sparse_allreduce_ops *ops = ct_sparse_allreduce_table[draw(&d, n_op)];
+        ct_payload_form form =
+            (ct_payload_form)(CT_PAYLOAD_PAIRS + draw(&d, 1 + CT_PAYLOAD_MEAN - CT_PAYLOAD_PAIRS));
+
+        p.n = 1 + draw(&d, draw(&d, 2) ? 100 : 20000);
+        p.k = 1 + draw(&d, (int)((draw(&d, 3) > 0) ? 1 + p.n / 20 : p.n + 5));
+        p.steps = 1 + draw(&d, 7);
+        p.grad = grad[draw(&d, 5)];
+        fault += try_plan(c, ops, &p, form);
+        if (fault > 0)
+            fprintf(stderr, "%s, n %lld, k %lld\n", spec, (long long)p.n, (long long)p.k);
+    }
+    ct_comm_destroy(c);
+    return fault;
+}
+
 /* ---- bytes */
 
 /* No rank sends more than 1.3 times the mean, once the boundaries have had a few steps. */
@@ -406,7 +441,7 @@ static int node_use(ct_sparse_allreduce_node *node, const ct_comm *c, int use, f
     ct_status status = CT_INPROGRESS;
     int idle = 0;
 
-    for (int64_t i = 0; i < NODE_N; ++i) v[i] = draw(1 + (uint64_t)c->rank, (uint64_t)use, i);
+    for (int64_t i = 0; i < NODE_N; ++i) v[i] = term(1 + (uint64_t)c->rank, (uint64_t)use, i);
     if (c->rank == use % c->size) usleep(1000);
     if (ct_sparse_allreduce_node_start(node, v) != CT_OK) return 1;
     while (status == CT_INPROGRESS) {
@@ -420,7 +455,7 @@ static int node_use(ct_sparse_allreduce_node *node, const ct_comm *c, int use, f
         float sum = 0;
 
         for (int r = 0; r < c->node_size; ++r)
-            sum += draw(1 + (uint64_t)c->node_member[r], (uint64_t)use, i);
+            sum += term(1 + (uint64_t)c->node_member[r], (uint64_t)use, i);
         wrong += (v[i] != sum);
     }
     MPI_Barrier(MPI_COMM_WORLD); /* as a delivery: nobody writes before all have read */
@@ -595,6 +630,12 @@ static void test_conservation(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(all_plans)), 0);
 }
 
+static void test_drawn(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_on_draws(one_case, 3), 0);
+}
+
 static void test_balance(void **state)
 {
     (void)state;
@@ -630,7 +671,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_theory),        cmocka_unit_test(test_several),
     cmocka_unit_test(test_choice),        cmocka_unit_test(test_node_sums),
     cmocka_unit_test(test_deterministic), cmocka_unit_test(test_last_round),
-    cmocka_unit_test(test_dense),
+    cmocka_unit_test(test_dense),         cmocka_unit_test(test_drawn),
 };
 
 MPI_MAIN(tests, 120)
