@@ -56,7 +56,8 @@ class Net:
         names = [n for n, _, kind in self.inputs if kind == "real"] + [t for l in self.layers for t in l.tops]
         return [n for n in names if n not in self.gone and test(self.shape[n])]
 
-    def text(self, ref=False, fuse=None, apart=False, varies=False, inputs=None, more="", source=None):
+    def text(self, ref=False, fuse=None, apart=False, varies=False, inputs=None, more="", source=None, rounds=None):
+        """rounds: a Random; each layer's values are off by two units of the last place, as those of another library may be."""
         now, lines = {}, [more]
         if fuse is not None:
             lines.append(f"fuse: {str(fuse).lower()}")
@@ -79,6 +80,10 @@ class Net:
                 e = ENGINES[l.kind]
                 words.append(REF % (e, e, e))
             lines.append("layer { " + " ".join(words + [l.fields]) + " }")
+            if rounds and not l.train and len(l.tops) == 1 and l.kind != "ArgMax":
+                t = now[l.tops[0]]
+                lines.append(f'layer {{ name: "{l.name}_rounds" type: "Power" bottom: "{t}" top: "{t}" '
+                             f'power_param {{ scale: {1 + rounds.choice((-1, 1)) * 2.0 ** -22!r} }} }}')
         return "\n".join(x for x in lines if x) + "\n"
 
     def names(self):
