@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "framework/base/log.h"
+#include "framework/base/number.h"
 
 static ct_status refuse(const char *text)
 {
@@ -38,10 +39,11 @@ static ct_status read_shape(const char *text, const char **at_p, ct_given_shape 
         if (g->n_name == 0) return refuse(text);
     }
     for (at = sizes;; at = end + 1) {
-        long long d = strtoll(at, &end, 10);
+        int64_t d;
 
-        if ((end == at) || ((*end != ',') && (*end != 'x') && (*end != '\0')) || (d < 1) ||
-            (d > INT32_MAX) || (g->shape.ndim == CT_MAX_DIM - 1))
+        if (!ct_number_integer(at, &end, &d) ||
+            ((*end != ',') && (*end != 'x') && (*end != '\0')) || (d < 1) || (d > INT32_MAX) ||
+            (g->shape.ndim == CT_MAX_DIM - 1))
             return refuse(text);
         g->shape.dim[g->shape.ndim++] = d;
         if (*end == '\0') break;

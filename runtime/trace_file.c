@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "framework/base/json_writer.h"
+#include "framework/base/number.h"
 #include "framework/solver/solver.h"
 
 enum {
@@ -25,16 +26,9 @@ static ct_status read_window(const ct_options *o, int64_t *first_p, int64_t *las
     const char *text = ct_options_text(o, "trace_iterations");
     char *end = NULL;
 
-    errno = 0;
-    *first_p = strtoll(text, &end, 10);
-    if ((end == text) || (*end != '-') || (text[0] == '-')) goto bad;
-    text = end + 1;
-    *last_p = strtoll(text, &end, 10);
-    if ((end == text) || (*end != '\0') || (errno != 0) || (text[0] == '-') || (*last_p < *first_p))
-        goto bad;
-    return CT_OK;
-
-bad:
+    if (ct_number_integer(text, &end, first_p) && (*first_p >= 0) && (*end == '-') &&
+        ct_number_integer(end + 1, &end, last_p) && (*end == '\0') && (*last_p >= *first_p))
+        return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "--trace_iterations=%s: expected FIRST-LAST, such as 10-14",
                    ct_options_text(o, "trace_iterations"));
 }

@@ -8,6 +8,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/sort.h"
+#include "framework/base/number.h"
 
 enum { PERIOD = 31, BLOCK = 32 * PERIOD, MIN_REPEAT = 5, MAX_REPEAT = 200 };
 static const int64_t max_bytes = (int64_t)1 << 36;
@@ -18,18 +19,19 @@ ct_status ct_bench_sizes(const char *list, ct_bench_plan *plan)
 
     plan->n_size = 0;
     for (;;) {
-        char *end = NULL;
-        long long v = strtoll(at, &end, 10);
+        static char none[] = "?";
+        char *end = none;
+        int64_t v = 0;
+        bool is = ct_number_integer(at, &end, &v);
         int shift = (*end == 'K') ? 10 : (*end == 'M') ? 20 : (*end == 'G') ? 30 : 0;
 
         if (shift > 0) end += 1;
-        if ((end == at) || (v < 1) || (v > (max_bytes >> shift)) ||
-            ((*end != ',') && (*end != '\0')))
+        if (!is || (v < 1) || (v > (max_bytes >> shift)) || ((*end != ',') && (*end != '\0')))
             return CT_FAIL(CT_ERR_CONFIG, "--sizes=%s: expected sizes up to 64G such as 4K,64K,1M",
                            list);
         if (((v << shift) % 4) != 0)
             return CT_FAIL(CT_ERR_CONFIG, "--sizes=%s: %lld bytes are no whole floats", list,
-                           v << shift);
+                           (long long)(v << shift));
         if (plan->n_size == CT_BENCH_MAX_SIZE)
             return CT_FAIL(CT_ERR_CONFIG, "--sizes: more than %d", CT_BENCH_MAX_SIZE);
         plan->bytes[plan->n_size++] = v << shift;

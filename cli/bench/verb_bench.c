@@ -6,6 +6,7 @@
 #include "cli/bench/bench.h"
 #include "cli/verb.h"
 #include "framework/base/file.h"
+#include "framework/base/number.h"
 
 #define COMM  "bench comm"
 #define CODEC "bench codec"
@@ -185,9 +186,10 @@ static ct_status bench_comm(const ct_call *call, ct_options *o)
 static ct_status read_density(const char *text, double *density_p)
 {
     char *end = NULL;
-    double d = (text != NULL) ? strtod(text, &end) : 0.001;
+    double d = 0.001;
 
-    if ((text != NULL) && ((end == text) || (*end != '\0') || !(d > 0.0) || (d > 1.0)))
+    if ((text != NULL) &&
+        (!ct_number_real(text, &end, &d) || (*end != '\0') || !(d > 0.0) || (d > 1.0)))
         return CT_FAIL(CT_ERR_CONFIG, "--density=%s: expected a number over 0, up to 1", text);
     *density_p = d;
     return CT_OK;

@@ -13,6 +13,7 @@
 #include "comm/sparse/payload.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
+#include "framework/base/number.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
 #include "cli/scale/step_model.h"
@@ -197,8 +198,7 @@ static ct_status read_speed(const ct_options *o, double *images_per_s_p)
 
     *images_per_s_p = 0;
     if (text == NULL) return CT_OK;
-    *images_per_s_p = strtod(text, &end);
-    if ((end == text) || (*end != '\0') || !isfinite(*images_per_s_p) || (*images_per_s_p <= 0))
+    if (!ct_number_real(text, &end, images_per_s_p) || (*end != '\0') || (*images_per_s_p <= 0))
         return CT_FAIL(CT_ERR_CONFIG, "--images_per_s=%s: expected a number above 0", text);
     return CT_OK;
 }

@@ -11,6 +11,7 @@
 #include "framework/base/file_lock.h"
 #include "framework/base/option.h"
 #include "framework/base/file.h"
+#include "framework/base/number.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
 #include "framework/data/convert_sink.h"
@@ -502,16 +503,11 @@ bool ct_convert_form(int i, ct_verb_form *form_p)
 static ct_status read_size(const char *text, int64_t *height, int64_t *width)
 {
     char *end;
-    long h, w = 0;
+    int64_t h = 0, w = 0;
 
     if (text == NULL) return CT_OK;
-    h = strtol(text, &end, 10);
-    if ((end != text) && ((*end == 'x') || (*end == 'X'))) {
-        const char *second = end + 1;
-
-        w = strtol(second, &end, 10);
-        if ((end == second) || (*end != '\0')) w = 0;
-    }
+    if (ct_number_integer(text, &end, &h) && ((*end == 'x') || (*end == 'X')))
+        if (!ct_number_integer(end + 1, &end, &w) || (*end != '\0')) w = 0;
     if ((h < 1) || (w < 1) || (h > 65536) || (w > 65536)) {
         return CT_FAIL(CT_ERR_CONFIG, "--resize=%s: expected HEIGHTxWIDTH, as in 256x256", text);
     }
@@ -530,9 +526,7 @@ static ct_status read_skip(const char *text, int64_t *n_p)
         *n_p = INT64_MAX;
         return CT_OK;
     }
-    errno = 0;
-    *n_p = strtoll(text, &end, 10);
-    if ((end != text) && (*end == '\0') && (*n_p >= 0) && (errno == 0)) return CT_OK;
+    if (ct_number_integer(text, &end, n_p) && (*end == '\0') && (*n_p >= 0)) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "--skip_broken=%s: expected a whole number, 0 or more", text);
 }
 
@@ -541,8 +535,9 @@ static ct_status read_share(const char *text, double *share_p)
     char *end;
 
     if (text == NULL) return CT_OK;
-    *share_p = strtod(text, &end);
-    if ((end != text) && (*end == '\0') && (*share_p > 0.0) && (*share_p < 1.0)) return CT_OK;
+    if (ct_number_real(text, &end, share_p) && (*end == '\0') && (*share_p > 0.0) &&
+        (*share_p < 1.0))
+        return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "--validation=%s: expected a share between 0 and 1, as in 0.2",
                    text);
 }

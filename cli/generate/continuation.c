@@ -7,6 +7,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
+#include "framework/base/number.h"
 #include "framework/data/words.h"
 #include "framework/text/unicode.h"
 
@@ -30,9 +31,7 @@ static ct_status read_number(const ct_options *o, const char *name, double least
     double v;
 
     if (text == NULL) return CT_OK;
-    errno = 0;
-    v = strtod(text, &end);
-    if ((end == text) || (*end != '\0') || !(v >= least) || !(v <= most))
+    if (!ct_number_real(text, &end, &v) || (*end != '\0') || !(v >= least) || !(v <= most))
         return CT_FAIL(CT_ERR_CONFIG, "--%s=%s: a number from %g to %g is needed", name, text,
                        least, most);
     *v_p = v;

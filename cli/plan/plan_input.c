@@ -7,6 +7,7 @@
 #include "cli/plan/plan.h"
 #include "framework/base/log.h"
 #include "framework/base/memory.h"
+#include "framework/base/number.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/machine_limit.h"
 
@@ -27,8 +28,8 @@ static bool read_numbers(const char *text, int n, double *v)
     for (int i = 0; i < n; i++) {
         char *end;
 
-        v[i] = strtod(text, &end);
-        if ((end == text) || !isfinite(v[i]) || (v[i] <= 0) || (*end != ((i < n - 1) ? ',' : '\0')))
+        if (!ct_number_real(text, &end, &v[i]) || (v[i] <= 0) ||
+            (*end != ((i < n - 1) ? ',' : '\0')))
             return false;
         text = end + 1;
     }

@@ -9,6 +9,7 @@
 #include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/log.h"
+#include "framework/base/number.h"
 #include "planner/job_exact.h"
 #include "planner/job_file.h"
 #include "planner/parallel.h"
@@ -24,8 +25,8 @@ static bool is_fix(const char *text, const char *name, int64_t *value_p)
     char *end;
 
     if ((strncmp(text, name, n) != 0) || (text[n] != '=')) return false;
-    *value_p = strtoll(text + n + 1, &end, 10);
-    return (end != text + n + 1) && (*end == '\0') && (*value_p > 0) && (*value_p < INT32_MAX);
+    return ct_number_integer(text + n + 1, &end, value_p) && (*end == '\0') && (*value_p > 0) &&
+           (*value_p < INT32_MAX);
 }
 
 static ct_status read_fix(ct_plan_job_state *p)

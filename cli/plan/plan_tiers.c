@@ -8,6 +8,7 @@
 #include "cli/plan/plan.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/log.h"
+#include "framework/base/number.h"
 #include "framework/solver/update_rule.h"
 #include "planner/tier_plan.h"
 
@@ -72,8 +73,8 @@ static ct_status read_number(const ct_options *o, const char *name, double least
     char *end;
 
     if (text == NULL) return CT_OK;
-    *v_p = strtod(text, &end);
-    if ((end != text) && (*end == '\0') && (*v_p >= least) && (*v_p <= most) && (*v_p > 0))
+    if (ct_number_real(text, &end, v_p) && (*end == '\0') && (*v_p >= least) && (*v_p <= most) &&
+        (*v_p > 0))
         return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "--%s=%s: expected a number %s %g and at most %g", name, text,
                    (least > 0) ? "of at least" : "above", least, most);

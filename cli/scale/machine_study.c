@@ -14,6 +14,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/file.h"
 #include "framework/base/hash.h"
+#include "framework/base/number.h"
 #include "framework/proto/prototxt.h"
 #include "runtime/config/config.h"
 #include "runtime/config/exchange_config.h"
@@ -84,8 +85,7 @@ static ct_status read_profile(machine_study *m)
     CT_TRY(ct_profile_check_net(m->profile, m->profile_path,
                                 ct_json_text(m->scale->net, "net_hash", "")));
     if (speed == NULL) return CT_OK;
-    m->images_per_s = strtod(speed, &end);
-    if ((end == speed) || (*end != '\0') || !isfinite(m->images_per_s) || (m->images_per_s <= 0))
+    if (!ct_number_real(speed, &end, &m->images_per_s) || (*end != '\0') || (m->images_per_s <= 0))
         return CT_FAIL(CT_ERR_CONFIG, "--images_per_s=%s: expected a number above 0", speed);
     return CT_OK;
 }

@@ -8,6 +8,7 @@
 #include "comm/codec/codec_types.h"
 #include "comm/collective/coll_types.h"
 #include "framework/base/sort.h"
+#include "framework/base/number.h"
 
 /* ---- costs */
 
@@ -448,10 +449,10 @@ ct_status ct_read_model_parse(const char *option, const char *text, ct_read_mode
     for (const char *at = text;;) {
         size_t n = strcspn(at, "=,");
         char *end = NULL;
-        double v = (at[n] == '=') ? strtod(at + n + 1, &end) : 0;
+        double v = 0;
 
-        if ((end == NULL) || (end == at + n + 1) || ((*end != ',') && (*end != '\0')) ||
-            !isfinite(v) || (v <= 0))
+        if ((at[n] != '=') || !ct_number_real(at + n + 1, &end, &v) ||
+            ((*end != ',') && (*end != '\0')) || (v <= 0))
             return CT_FAIL(CT_ERR_CONFIG,
                            "--%s=%s: expected NAME=NUMBER above 0, as in "
                            "bytes=750000,node=1.2,file=0.5,files=32",

@@ -9,6 +9,7 @@
 #include "cli/bench/bench.h"
 #include "cli/scale/scale.h"
 #include "framework/base/file.h"
+#include "framework/base/number.h"
 #include "runtime/config/features.h"
 
 /* ---- lists: numbers */
@@ -52,13 +53,13 @@ ct_status ct_scale_numbers(const char *option, const char *text, int64_t *out, i
     for (const char *at = text;;) {
         size_t length = strcspn(at, ",");
         char *end = NULL;
-        long long v;
+        int64_t v;
 
         if (is_dots(at, length) && !dots) {
             dots = true;
         } else {
-            v = strtoll(at, &end, 10);
-            if ((end != at + length) || (length == 0) || (v < 1) || (v > ((int64_t)1 << 31)))
+            if (!ct_number_integer(at, &end, &v) || (end != at + length) || (v < 1) ||
+                (v > ((int64_t)1 << 31)))
                 return CT_FAIL(
                     CT_ERR_CONFIG,
                     "--%s=%s: \"%.*s\": expected whole numbers from 1 up to 2^31, as in 1,2,4",

@@ -17,6 +17,7 @@
 #include "cli/verb.h"
 #include "framework/base/file.h"
 #include "framework/base/simd.h"
+#include "framework/base/number.h"
 #include "framework/base/thread.h"
 #include "framework/text/unicode.h"
 #include "runtime/config/features.h"
@@ -81,8 +82,7 @@ static ct_status read_ms(const ct_options *o, const char *name, double least, do
     double v;
 
     if (text == NULL) return CT_OK;
-    v = strtod(text, &end);
-    if ((end == text) || (*end != '\0') || !(v >= least) || !(v <= 1e9))
+    if (!ct_number_real(text, &end, &v) || (*end != '\0') || !(v >= least) || !(v <= 1e9))
         return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected milliseconds, %g to 1e9",
                        ct_options_place(o, name).text, text, least);
     *s_p = v / 1e3;
@@ -93,12 +93,10 @@ static ct_status read_budget(const ct_options *o, int64_t *budget_p)
 {
     const char *text = ct_options_text(o, "max_batch_tokens");
     char *end;
-    long long v;
+    int64_t v;
 
     if ((text == NULL) || (strcmp(text, "AUTO") == 0)) return CT_OK;
-    errno = 0;
-    v = strtoll(text, &end, 10);
-    if ((end == text) || (*end != '\0') || (errno != 0) || (v < 1) || (v > CT_DEPLOYED_TOKENS))
+    if (!ct_number_integer(text, &end, &v) || (*end != '\0') || (v < 1) || (v > CT_DEPLOYED_TOKENS))
         return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected AUTO, or 1 to %d",
                        ct_options_place(o, "max_batch_tokens").text, text, CT_DEPLOYED_TOKENS);
     *budget_p = v;

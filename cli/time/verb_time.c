@@ -573,6 +573,18 @@ static ct_status measure_forward(ct_call *call, const ct_config *c, ct_net *net,
     return CT_OK;
 }
 
+/* What is of layers that run would not be written. */
+static ct_status check_data_alone(const ct_options *o)
+{
+    static const char *const of_layers[] = { "roofline", "trace", "trace_iterations", "plan" };
+
+    for (size_t i = 0; i < sizeof(of_layers) / sizeof(of_layers[0]); i++)
+        if (ct_options_origin(o, of_layers[i]) == CT_ORIGIN_COMMAND)
+            return CT_FAIL(CT_ERR_CONFIG, "--%s is of layers that run, and --data runs none",
+                           of_layers[i]);
+    return CT_OK;
+}
+
 /* The part of each rank; rank 0 shows its own. */
 static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_net_options *o)
 {
@@ -585,6 +597,7 @@ static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_
     ct_status status;
 
     if (n_batch < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
+    CT_TRY(check_data_alone(call->options));
     if ((json != NULL) && (call->job->rank == 0)) CT_TRY(ct_file_check_writable(json));
     if ((json != NULL) && (dump != NULL))
         return CT_FAIL(CT_ERR_CONFIG, "--dump_batches times nothing that --json could write");

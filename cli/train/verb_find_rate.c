@@ -9,6 +9,7 @@
 #include "framework/base/json_writer.h"
 #include "cli/train/rate_curve.h"
 #include "cli/verb.h"
+#include "framework/base/number.h"
 #include "framework/proto/message.h"
 #include "runtime/training/training.h"
 
@@ -30,10 +31,7 @@ static ct_status read_rate(const ct_options *o, const char *name, double otherwi
 
     *rate_p = otherwise;
     if (text == NULL) return CT_OK;
-    errno = 0;
-    *rate_p = strtod(text, &end);
-    if ((errno == 0) && (end != text) && (*end == '\0') && isfinite(*rate_p) && (*rate_p > 0.0))
-        return CT_OK;
+    if (ct_number_real(text, &end, rate_p) && (*end == '\0') && (*rate_p > 0.0)) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "--%s=%s: expected a learning rate over 0, as 0.001", name, text);
 }
 

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "framework/base/thread.h"
 #include "framework/base/utf8.h"
 
 static const char *const level_name[] = { "error", "warn", "info", "debug" };
@@ -70,6 +71,13 @@ static _Thread_local bool hushed;
 void ct_log_hush(bool hush)
 {
     hushed = hush;
+}
+
+static _Thread_local bool held;
+
+void ct_log_hold_errors(bool hold)
+{
+    held = hold;
 }
 
 static _Thread_local const char *error_end = "";
@@ -249,8 +257,9 @@ void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, 
         size_t n = strlen(text + said) - 1;
 
         text[said + n] = '\0'; /* the newline is no part of the message */
-        note_error(text + said);
         snprintf(last_error, sizeof(last_error), "%s", text + said);
+        if (held) return;
+        note_error(text + said);
         text[said + n] = '\n';
     }
     copy_line(text);

@@ -1,5 +1,3 @@
-#include "framework/base/process_room.h"
-
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

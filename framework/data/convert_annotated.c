@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/thread.h"
 #include "framework/base/name_map.h"
 #include "framework/base/rng.h"
 #include "framework/base/file.h"
@@ -45,6 +46,7 @@ typedef struct slot {
     ct_sample_buffer box;
     ct_record record;
     ct_status status;
+    char why[600]; /* where it is not CT_OK */
 } slot;
 
 static ct_status add_entry(work *w, const char *image, const char *annotation, int64_t line)
@@ -394,11 +396,17 @@ static ct_status fill(void *ctx, int which, ct_sink *sink)
             int64_t at = i + k;
 
             if (mix) at = (int64_t)ct_rng_permute(key, (uint64_t)at, (uint64_t)count);
+            ct_log_hold_errors(true);
             s[k].status = make_record(w, &w->entry[first + at], &s[k]);
+            ct_log_hold_errors(false);
+            if (s[k].status != CT_OK) ct_log_last_error(s[k].why, sizeof(s[k].why));
         }
         for (int k = 0; (k < n) && (status == CT_OK); k++) {
             status = s[k].status;
-            if (status == CT_OK) status = ct_sink_add(sink, &s[k].record, NULL, NULL);
+            if (status == CT_OK)
+                status = ct_sink_add(sink, &s[k].record, NULL, NULL);
+            else
+                (void)CT_FAIL(status, "%s", s[k].why);
         }
     }
     for (int k = 0; k < n_slot; k++) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "framework/base/file.h"
+#include "framework/base/number.h"
 #include "framework/proto/message.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/config/features.h"
@@ -297,9 +298,10 @@ static ct_status config_batch_size(Ct__NetParameter *net, Ct__Phase phase, const
                                    const char *who, int *n_p)
 {
     char *end;
-    long long batch = strtoll(value, &end, 10);
+    int64_t batch;
 
-    if ((*end != '\0') || (end == value) || (batch <= 0) || (batch > INT32_MAX)) {
+    if (!ct_number_integer(value, &end, &batch) || (*end != '\0') || (batch <= 0) ||
+        (batch > INT32_MAX)) {
         return CT_FAIL(CT_ERR_CONFIG, "%s: batch_size=%s: expected a whole number, 1 or more", who,
                        value);
     }
@@ -413,12 +415,12 @@ static ct_status set_count(ct_config *c, const char *path, const char *value, ct
                            const char *who)
 {
     char *end;
-    long count;
+    int64_t count;
 
     (void)origin;
     if (strcmp(path, repeat_count) != 0) return CT_OK;
-    count = strtol(value, &end, 10);
-    if ((*end != '\0') || (end == value) || (count <= 0) || (count > INT32_MAX))
+    if (!ct_number_integer(value, &end, &count) || (*end != '\0') || (count <= 0) ||
+        (count > INT32_MAX))
         return CT_FAIL(CT_ERR_CONFIG, "%s: repeat.count=%s: expected a whole number, 1 or more",
                        who, value);
     c->repeat_count = (int32_t)count;

@@ -5,6 +5,7 @@
 
 #include "framework/base/hash.h"
 #include "framework/base/file.h"
+#include "framework/base/number.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/parts.h"
 #include "framework/snapshot/snapshot.h"
@@ -213,11 +214,11 @@ static ct_status read_tensor(ct_divided_net *n)
     static const char word[] = "tensor:";
     const char *number = n->file + sizeof(word) - 1;
     char *end;
-    long v;
+    int64_t v;
 
     if (strncmp(n->file, word, sizeof(word) - 1) != 0) return CT_OK;
-    v = strtol(number, &end, 10);
-    if ((end == number) || (*end != '\0') || (v < 2) || (v > CT_TENSOR_FILE_MOST))
+    if (!ct_number_integer(number, &end, &v) || (*end != '\0') || (v < 2) ||
+        (v > CT_TENSOR_FILE_MOST))
         return CT_FAIL(CT_ERR_CONFIG, "--parallel=%s: expected a file, or tensor:N, N from 2 to %d",
                        n->file, CT_TENSOR_FILE_MOST);
     n->tensor = (int)v;

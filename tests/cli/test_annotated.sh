@@ -146,6 +146,9 @@ bad_xml no_corner 2 'object "red": its <bndbox> has no <xmax>' "$object</bndbox>
 bad_xml no_name 1 'the object has no <name>' '<annotation><object></object></annotation>'
 bad_xml names 2 'a second <name>' '<annotation><object><name>red</name>\n<name>blue</name></object></annotation>'
 bad_xml upside_down 2 'object "red": xmin 1, ymin 1, xmax 0, ymax 9: xmin must be' "$object<xmax>0</xmax><ymax>9</ymax></bndbox></object></annotation>"
+sed 's/"red"/"rouge"/; s/"green"/"vert"/; s/"blue"/"bleu"/' labelmap.prototxt >french.prototxt
+runs nobodys_classes 3 'has no such class' env OMP_NUM_THREADS=8 "$CORTADO" convert annotated --list=list --labelmap=french.prototxt --to=none
+is told_once test "$(grep -c '^E' out)" = 1
 bad_xml nobodys_class 1 'object "dog": labelmap.prototxt has no such class' \
     '<annotation><object><name>dog</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox></object></annotation>'
 bad_xml outside 1 'object "red" at 900 1 903 3 lies outside of the image of width' \

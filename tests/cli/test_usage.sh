@@ -115,6 +115,13 @@ is pipe_is_there test -p pipe
 runs late_refusal 2 'parallel=tensor:0: expected' "$CORTADO" bench serve --model=net.prototxt --parallel=tensor:0 --trace=late.json
 is no_trace_is_left test ! -e late.json
 runs result_nowhere 3 'cannot write no/codec.json' "$CORTADO" bench codec --count=1000 --json=no/codec.json
+for value in ' 0.5' +0.5 0x1p-1 0.5x 1e-400x nan inf; do
+    runs no_density 2 'density=.*: expected a number over 0, up to 1$' "$CORTADO" bench codec --count=1000 --density="$value"
+done
+for size in ' 8x8' 8x+8 '8x 8' 0x8x8 8x8x8; do
+    runs no_size 2 'resize=.*: expected HEIGHTxWIDTH' "$CORTADO" convert images --from=. --to=none --resize="$size"
+done
+runs roofline_of_data 2 'roofline is of layers that run, and --data runs none' "$CORTADO" time --model=net.prototxt --data --roofline=r.svg
 runs model_without_picture 2 'model is for the samples that --picture=FILE shows' "$CORTADO" info --model=net.prototxt
 # names as the text format has strings and lists, and of two lines
 for name in "'quoted" '"both"' '[list]' 'two
@@ -123,6 +130,7 @@ lines' 'back\slash'; do
 done
 runs empty_algorithm 2 'algorithm=ring,: expected names with commas between$' "$CORTADO" bench comm --sizes=1K --algorithm=ring,
 runs threads_of_a_job 2 '[0-9]+ threads are more than the machine takes' env OMP_NUM_THREADS=9999999 "$CORTADO" time --model=net.prototxt
+runs threads_alone 2 '[0-9]+ threads are more than the machine takes' env OMP_NUM_THREADS=9999999 "$CORTADO" convert digits --to=none --count=20
 runs threads_of_a_server 2 '[0-9]+ threads are more than the machine takes' env OMP_NUM_THREADS=9999999 "$CORTADO" serve --model=net.prototxt
 
 # precedence and origins, in the header

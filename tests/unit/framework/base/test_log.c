@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "framework/base/log.h"
+#include "framework/base/thread.h"
 #include "tests/log_capture.h"
 
 static log_capture said;
@@ -63,6 +64,27 @@ static void check_long(size_t n, const char *filler, size_t each)
     assert_null(strchr(said.error, '\\'));
 }
 
+/* One of several threads is told; the others' words are theirs. */
+static void test_held(void **state)
+{
+    long before = ct_log_n_error();
+    char last[64];
+
+    (void)state;
+    log_capture_start(&said);
+    ct_log_hold_errors(true);
+    ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "held\n");
+    ct_log_hold_errors(false);
+    assert_int_equal(said.n_error, 0);
+    assert_int_equal(ct_log_n_error(), before);
+    ct_log_last_error(last, sizeof(last));
+    assert_string_equal(last, "held\\n");
+    ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "told");
+    log_capture_stop();
+    assert_int_equal(said.n_error, 1);
+    assert_int_equal(ct_log_n_error(), before + 1);
+}
+
 static void test_long_names(void **state)
 {
     (void)state;
@@ -76,6 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_control_characters),
         cmocka_unit_test(test_bytes_that_are_no_text),
+        cmocka_unit_test(test_held),
         cmocka_unit_test(test_long_names),
     };
 
