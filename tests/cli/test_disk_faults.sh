@@ -357,6 +357,10 @@ if command -v python3 >/dev/null; then
     MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs fields 0 '^\| all \| \| [1-9]' env -u CORTADO_OVERWRITE \
         python3 "$ROOT/tests/faults/fields.py" fields.jsonl --seed=2 --cases=3 --kinds=layer/net
 
+    # ---- a sample of tests/faults/commands.py
+    MPIRUN="$MPIRUN $MPIRUN_FLAGS" runs commands 0 '^\| all \| \| [1-9]' env -u CORTADO_OVERWRITE \
+        python3 "$ROOT/tests/faults/commands.py" commands.jsonl --seed=8 --cases=8
+
     # ---- a sample of tests/faults/kill_files.py: the next one goes on, and leaves nothing of the one that was killed
     # killed NAME MODES CALLS
     killed() {
