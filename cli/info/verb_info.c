@@ -228,16 +228,37 @@ static ct_status print_gpus(bool all)
     return CT_OK;
 }
 
+/* One thing is printed; the others would be without a word. */
+static ct_status check_one(const ct_options *o)
+{
+    static const char *const ask[] = { "topology", "data",       "config_reference",
+                                       "manual",   "completion", "gpus",
+                                       "layers" };
+    const char *first = NULL;
+
+    for (size_t i = 0; i < sizeof(ask) / sizeof(ask[0]); i++) {
+        if ((ct_options_origin(o, ask[i]) != CT_ORIGIN_COMMAND) ||
+            (strcmp(ct_options_text(o, ask[i]), "false") == 0))
+            continue;
+        if (first != NULL)
+            return CT_FAIL(CT_ERR_CONFIG, "--%s and --%s: expected one of them", first, ask[i]);
+        first = ask[i];
+    }
+    if ((ct_options_origin(o, "picture") == CT_ORIGIN_COMMAND) &&
+        (ct_options_text(o, "data") == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "--picture shows samples of a set: give it by --data");
+    return CT_OK;
+}
+
 ct_status ct_verb_info(ct_call *call)
 {
+    CT_TRY(check_one(call->options));
     if ((ct_options_origin(call->options, "model") == CT_ORIGIN_COMMAND) &&
         (ct_options_text(call->options, "picture") == NULL))
         return CT_FAIL(CT_ERR_CONFIG, "--model is for the samples that --picture=FILE shows");
     if (ct_options_origin(call->options, "topology") == CT_ORIGIN_COMMAND)
         return ct_show_topology(call, ct_options_text(call->options, "topology"));
     if (ct_options_text(call->options, "data") != NULL) return show_set(call->options);
-    if (ct_options_text(call->options, "picture") != NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "--picture shows samples of a set: give it by --data");
     if (ct_options_flag(call->options, "config_reference")) {
         ct_text text = { 0 };
         ct_status status = ct_config_reference(&text);

@@ -122,6 +122,8 @@ for size in ' 8x8' 8x+8 '8x 8' 0x8x8 8x8x8; do
     runs no_size 2 'resize=.*: expected HEIGHTxWIDTH' "$CORTADO" convert images --from=. --to=none --resize="$size"
 done
 runs roofline_of_data 2 'roofline is of layers that run, and --data runs none' "$CORTADO" time --model=net.prototxt --data --roofline=r.svg
+runs two_questions 2 'topology and --layers: expected one of them$' "$CORTADO" info --layers --topology=daint
+runs picture_of_nothing 2 'picture shows samples of a set' "$CORTADO" info --topology=daint --picture=p.png
 runs model_without_picture 2 'model is for the samples that --picture=FILE shows' "$CORTADO" info --model=net.prototxt
 # names as the text format has strings and lists, and of two lines
 for name in "'quoted" '"both"' '[list]' 'two
