@@ -385,8 +385,10 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
     return CT_OK;
 }
 
-static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter *net)
+static ct_status check_net(const ct_solver_text *t, const Ct__NetParameter *net)
 {
+    const Ct__SolverParameter *s = t->p;
+
     if (net == NULL) return CT_OK;
     for (size_t i = 0; i < net->n_layer; ++i) {
         const Ct__LayerParameter *l = net->layer[i];
@@ -394,11 +396,13 @@ static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter 
         for (size_t w = 0; w < l->n_param; ++w) {
             const ct_codec_ops *codec = NULL;
             ct_codec_config c;
-            char who[128];
+            char who[640];
 
             if (l->param[w]->compress == NULL) continue;
-            snprintf(who, sizeof(who), "layer \"%s\", param %zu, compress",
-                     (l->name != NULL) ? l->name : "", w);
+            snprintf(
+                who, sizeof(who), "%s: layer \"%.128s\", param %zu, compress",
+                ct_source_map_where(t->map, l->param[w], &l->param[w]->compress, "solver").text,
+                (l->name != NULL) ? l->name : "", w);
             CT_TRY(ct_codec_read_own(s, l->param[w]->compress, who, &codec, &c));
             CT_TRY(ct_codec_check_solver(s, who, codec, &c));
         }
@@ -469,6 +473,7 @@ ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct
 {
     const ct_codec_ops *codec = NULL;
     ct_place place = ct_source_map_find(map, param->compression);
+    const ct_solver_text text = { param, map };
     char who[400] = "compression";
     ct_codec_config c;
 
@@ -477,8 +482,8 @@ ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct
     CT_TRY(codec_read_used(param, param->compression, who, &codec, &c));
     CT_TRY(ct_codec_check_solver(param, who, codec, &c));
     CT_TRY(check_outer(param, map));
-    CT_TRY(check_net(param, param->net_param));
-    return check_net(param, param->train_net_param);
+    CT_TRY(check_net(&text, param->net_param));
+    return check_net(&text, param->train_net_param);
 }
 
 /* ---- --compression */

@@ -363,7 +363,7 @@ runs own_codec 0 'compression of ip.0., .* \(redsync, ' $JOB 2 "$CORTADO" train 
 is own_codec_holds sh -c '! grep -q "compression of conv.0.," out'
 sed 's/type: NONE/type: REDSYNC density: 2/' own.prototxt >own2.prototxt
 sed 's/net.prototxt/own2.prototxt/' solver.prototxt >own2_solver.prototxt
-runs own_codec_is_checked 2 'layer "conv", param 0, compress.*density 2' "$CORTADO" train --solver=own2_solver.prototxt
+runs own_codec_is_checked 2 '[]] own2.*prototxt:[0-9]+:[0-9]+: layer "conv", param 0, compress.*density 2' "$CORTADO" train --solver=own2_solver.prototxt
 
 # ---- what makes no sense is refused before anything is loaded, with the reason, once
 # two ranks say the first few once; one process, which starts sooner, says the others
