@@ -434,7 +434,7 @@ READERS = [  # type, tops, messages
     ("HDF5Data", "data label", 'hdf5_data_param { source: "../h5.txt" batch_size: 4 }'),
     ("MemoryData", "data label", 'memory_data_param { source: "../set.h5" batch_size: 4 channels: 3 height: 4 width: 5 }'),
     ("WindowData", "data label", 'window_data_param { source: "../windows.txt" batch_size: 4 crop_size: 6 root_folder: "../" } transform_param { scale: 0.01 }'),
-    ("AnnotatedData", "data boxes", 'annotated_data_param { max_boxes: 4 } data_param { source: "../set" backend: LMDB batch_size: 4 } '
+    ("AnnotatedData", "data boxes", 'annotated_data_param { max_boxes: 6 } data_param { source: "../set" backend: LMDB batch_size: 4 } '
      "transform_param { scale: 0.01 resize_param { height: 8 width: 9 } }"),
     ("DummyData", "data", 'dummy_data_param { shape { dim: 4 dim: 3 } data_filler { type: "gaussian" } }'),
 ]
@@ -477,7 +477,7 @@ def data_bases(schema):
                     message = schema.messages[message][step].kind
                 focus.append(("net", "layer[x].transform_param" + ("." + place if place else ""), message))
             bases.append(Base("transform", places[-1] or words.split()[0], SOLVER + "test_iter: 1 test_interval: 2", net, focus))
-    sampler = "annotated_data_param { max_boxes: 4 batch_sampler { max_sample: 1 max_trials: 20 sampler { min_scale: 0.5 max_scale: 0.9 min_aspect_ratio: 0.8 " \
+    sampler = "annotated_data_param { max_boxes: 6 batch_sampler { max_sample: 1 max_trials: 20 sampler { min_scale: 0.5 max_scale: 0.9 min_aspect_ratio: 0.8 " \
         "max_aspect_ratio: 1.2 } sample_constraint { min_jaccard_overlap: 0.02 } } }"
     net = f'layer {{ name: "x" type: "AnnotatedData" top: "data" top: "boxes" data_param {{ source: "../set" backend: LMDB batch_size: 4 }} {sampler} ' \
         f'transform_param {{ scale: 0.01 resize_param {{ height: 8 width: 9 }} }} }}\n{END} layer {{ name: "silence" type: "Silence" bottom: "boxes" }}'
