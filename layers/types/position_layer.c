@@ -13,6 +13,9 @@
  * goes to rows by their numbers. */
 enum { INDEX, WIDE };
 
+/* Numbers of a table of sines: 1 GiB, which is 131072 positions of 2048 channels. */
+static const int64_t MOST_SINES = (int64_t)1 << 28;
+
 typedef struct position_state {
     int64_t rows, c;
     bool learned;
@@ -72,6 +75,11 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
         ct_layer_add_weight(l, &(ct_shape){ 2, { s->rows, s->c } }, p->weight_filler);
         return CT_OK;
     }
+    if ((s->rows > 0) && (s->c > MOST_SINES / s->rows))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "a table of sines of %lld positions of %lld channels is too large: at "
+                             "most %lld numbers; lower position_param.max_length",
+                             (long long)s->rows, (long long)s->c, (long long)MOST_SINES);
     if (l->env->no_data) return CT_OK;
     s->sines = malloc(((size_t)s->rows * (size_t)s->c + 1) * sizeof(*s->sines));
     if (s->sines == NULL) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for the table of sines");
