@@ -239,7 +239,8 @@ static ct_status check_config(ct_scale *s, const ct_scale_config *config, int64_
                          ablated ? config->name : "", ablated ? ": " : "",
                          (said != NULL) ? said + 2 : why);
     }
-    if ((c.exit_code == 0) || (c.exit_code == 2)) (void)unlink(log); /* all of it is said */
+    if ((c.exit_code == 0) || (c.exit_code == 2) || (c.exit_code == 3))
+        (void)unlink(log); /* all of it is said */
     ct_child_destroy(&c);
     return status;
 }

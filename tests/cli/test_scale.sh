@@ -196,6 +196,8 @@ cp "$CORTADO" alone
 runs scale_simulator_not_built 2 'make SIMGRID=1' ./alone scale --machine=taihulight --model=tiny.prototxt --profile=tiny.json --nodes=1 --out=no
 runs scale_machine_too_small 2 'has 40960 nodes.*wants 40961' $on --nodes=40961 --out=no
 runs scale_unknown_machine 2 'did you mean "taihulight"' "$CORTADO" scale --machine=taihuligth --model=tiny.prototxt --profile=tiny.json --nodes=2 --out=no
+runs scale_folder_for_net 3 'a folder; expected a file' "$CORTADO" scale --machine=daint --model=. --profile=tiny.json --nodes=2 --kind=modelled --out=no_folder
+is scale_leaves_no_folder test ! -e no_folder
 runs scale_too_many_ranks 2 'at most 16777216 ranks' "$CORTADO" scale --machine=daint --model=tiny.prototxt --profile=tiny.json --nodes=2 --ranks_per_node=2147483647 --kind=modelled --out=no
 runs scale_no_profile 2 'needs --profile' "$CORTADO" scale --machine=daint --model=tiny.prototxt --nodes=2 --out=no
 sed 's/num_output: 10/num_output: 11/' tiny.prototxt >other.prototxt
