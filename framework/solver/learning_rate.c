@@ -233,11 +233,30 @@ static ct_status check_values(const ct_solver_text *t, const lr_policy *policy)
 }
 
 /* The three ways to say how the rate rises at the start. */
+/* Where a warm-up begins. */
+static ct_status check_start(const ct_solver_text *t)
+{
+    const Ct__SolverParameter *p = t->p;
+
+    if ((p->warmup != NULL) &&
+        (!isfinite(p->warmup->start_factor) || (p->warmup->start_factor < 0.0f)))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: warmup.start_factor is %g, needs at least 0",
+                       CT_SOLVER_AT(t, warmup->start_factor), (double)p->warmup->start_factor);
+    if (!isfinite(p->warmup_start_lr))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: warmup_start_lr is %g", CT_SOLVER_AT(t, warmup_start_lr),
+                       (double)p->warmup_start_lr);
+    if (!isfinite(p->rampup_lr))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: rampup_lr is %g", CT_SOLVER_AT(t, rampup_lr),
+                       (double)p->rampup_lr);
+    return CT_OK;
+}
+
 static ct_status check_warmup(const ct_solver_text *t, const lr_policy *policy)
 {
     const Ct__SolverParameter *p = t->p;
     int32_t own = (p->warmup != NULL) ? p->warmup->iterations : 0;
 
+    CT_TRY(check_start(t));
     if (own < 0)
         return CT_FAIL(CT_ERR_CONFIG, "%s: warmup.iterations is %d, needs at least 0",
                        CT_SOLVER_AT(t, warmup->iterations), own);

@@ -37,6 +37,14 @@ printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "a\nE1 \033[2J\177b
 runs control_characters 2 'lr_policy "a\\nE1 \\x1b\[2J\\x7fb" is unknown' "$CORTADO" check --solver=solver.prototxt
 printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 solver_mode: CPU' 'precision: TF32' >solver.prototxt
 runs precision_of_gpus 2 'solver.prototxt:3:1: precision TF32 is for GPUs' "$CORTADO" train --solver=solver.prototxt
+start() { # NAME FIELD MESSAGE
+    printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "fixed" max_iter: 9' "$2" >solver.prototxt
+    runs "start_$1" 2 "$3" "$CORTADO" check --solver=solver.prototxt
+}
+start inf 'warmup { iterations: 3 start_factor: inf }' 'solver.prototxt:3:[0-9]+: warmup.start_factor is inf, needs at least 0'
+start below 'warmup { iterations: 3 start_factor: -1 }' 'solver.prototxt:3:[0-9]+: warmup.start_factor is -1, needs at least 0'
+start intel 'warmup_iter: 3 warmup_start_lr: nan' 'solver.prototxt:3:[0-9]+: warmup_start_lr is nan'
+start nvidia 'rampup_interval: 3 rampup_lr: inf' 'solver.prototxt:3:[0-9]+: rampup_lr is inf'
 # Lists and token files that are not there.
 missing() { # NAME LAYER
     echo "layer { name: \"d\" top: \"x\" top: \"y\" $2 }" >missing.prototxt

@@ -416,7 +416,7 @@ def net_bases(schema):
                  ("net", "layer[conv].param", "ParamSpec"), ("net", "layer[ip].param", "ParamSpec"), ("net", "layer[conv].include", "NetStateRule"),
                  ("net", "layer[relu].exclude", "NetStateRule"), ("net", "layer[conv].ct_kernel", "KernelParameter"), ("net", "layer[ip].ct_kernel", "KernelParameter"),
                  ("net", "layer[ip].inner_product_param.weight_filler", "FillerParameter"), ("net", "layer[loss].loss_param", "LossParameter")]))
-    near = CONV.replace("param { lr_mult: 1 }", "param { lr_mult: 1 compress { type: BF16 min_bytes: 0 } }")
+    near = CONV.replace("param { lr_mult: 2 }", "param { lr_mult: 2 compress { type: BF16 min_bytes: 0 } }")
     bases.append(Base("net", "conv", SOLVER + 'comm { topology: "2x1" }', near, [("net", "layer[conv].param.compress", "CompressionParameter")], 2))
     bases.append(Base("net", "words", SOLVER, WORDS, [("net", "", "NetParameter"), ("net", "repeat", "RepeatParameter")]))
     bases.append(Base("net", "V1", SOLVER, V1, [("net", "layers[conv]", "V1LayerParameter"), ("net", "layers[ip]", "V1LayerParameter")]))
