@@ -128,7 +128,7 @@ static int run_alone(const ct_verb *verb, ct_call *call)
     call->options = options;
     if (status == CT_OK) status = check_output(verb->run(call));
     ct_options_destroy(options);
-    if ((status != CT_OK) && (status != CT_STOPPED) && (ct_log_n_error() == 0)) {
+    if ((status != CT_OK) && (status != CT_STOPPED) && (ct_log_n_error() == 0) && !call->told) {
         ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "failed: %s", ct_status_str(status));
     }
     return ct_status_exit_code(status);
@@ -201,7 +201,7 @@ static ct_status check_registers(void)
 int main(int argc, char **argv)
 {
     const ct_verb *verb;
-    ct_call call = { argc - 1, argv + 1, argv, argc, NULL, NULL };
+    ct_call call = { .argc = argc - 1, .argv = argv + 1, .full_argv = argv, .full_argc = argc };
 
     open_streams();
     ct_signals_block();

@@ -21,6 +21,7 @@ typedef struct ct_call {
     int full_argc;
     ct_options *options; /* NULL for those                                */
     ct_job *job;         /* NULL for verbs that run without MPI */
+    bool told; /* out: a program that the verb runs has said why it fails; for those without MPI */
 } ct_call;
 
 /** Rank 0 reads the files and applies the options, the others receive the result; then the log

@@ -27,12 +27,16 @@ static ct_status read_names(const char *text, wanted *w)
     w->list = strdup(text);
     if (w->list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names of blobs");
     for (char *rest = w->list, *at; (at = strsep(&rest, ",")) != NULL;) {
-        if (*at == '\0') continue;
+        if (*at == '\0')
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "--blobs=%s: a name is missing; expected NAME[,NAME], such as "
+                           "data,prob",
+                           text);
         if (w->n == MOST_BLOBS)
             return CT_FAIL(CT_ERR_CONFIG, "--blobs: more than %d blobs", MOST_BLOBS);
         w->name[w->n++] = at;
     }
-    return (w->n > 0) ? CT_OK : CT_FAIL(CT_ERR_CONFIG, "--blobs names no blob");
+    return CT_OK;
 }
 
 static ct_status check_name(const Ct__NetParameter *net, const char *name)

@@ -110,8 +110,8 @@ static ct_status make_command(run *r)
     return r->command.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a command") : CT_OK;
 }
 
-/* The simulator has said what was wrong, if it could. */
-static ct_status wait_for(pid_t child)
+/* What ends with these codes has said why, in a line of its own. */
+static ct_status wait_for(pid_t child, bool *told_p)
 {
     static const ct_status told[] = { CT_ERR_CONFIG, CT_ERR_IO };
     int state = 0;
@@ -121,8 +121,8 @@ static ct_status wait_for(pid_t child)
     }
     if (WIFEXITED(state) && (WEXITSTATUS(state) == 0)) return CT_OK;
     for (int i = 0; WIFEXITED(state) && (i < 2); i++) {
-        if (WEXITSTATUS(state) == ct_status_exit_code(told[i]))
-            return CT_FAIL(told[i], "the simulation did not begin");
+        *told_p = (WEXITSTATUS(state) == ct_status_exit_code(told[i]));
+        if (*told_p) return told[i];
     }
     if (WIFEXITED(state) && (WEXITSTATUS(state) == 127))
         return CT_FAIL(CT_ERR_CONFIG, "smpirun did not start: is SimGrid installed?");
@@ -140,7 +140,7 @@ static ct_status start(run *r)
         execvp(r->command.word[0], r->command.word);
         _exit(127);
     }
-    return wait_for(child);
+    return wait_for(child, &r->call->told);
 }
 
 static ct_status simulate(run *r)

@@ -46,6 +46,9 @@ for path in "$ROOT"/topology/machines/*.prototxt; do
     done
 done
 
+runs simulate_no_size 2 'expected up to 16 sizes' $sim --nodes=2 --bench=-4
+is simulate_says_so_once test "$(grep -c '^E[0-9]' out)" = 1
+
 # One supernode: 2 us between any two, 12 GB/s each way, sums free. p = 16 ranks, n bytes:
 #   halving and doubling  2 log2(p) rounds, 2 (p-1)/p n bytes       (Rabenseifner, ICCS 2004)
 #   ring                  2 (p-1) rounds of n / p                   (Patarasuk and Yuan, JPDC 2009)

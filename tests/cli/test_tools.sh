@@ -10,6 +10,7 @@ runs extracts 0 'f.h5: conv, 60 6 12 12' $extract --blobs=conv,ip,label --to=f.h
 runs extract_again 0 "g.h5: ip, 40 10" $extract --blobs=ip,accuracy --to=g.h5 --iterations=2
 runs scalar 0 'g.h5: accuracy, 2 \(2\)' $extract --blobs=accuracy --to=g.h5 --iterations=2
 runs unknown_blob 2 'no blob "cnv"; did you mean "conv"' $extract --blobs=cnv --to=g.h5
+runs blob_without_name 2 '--blobs=ip,: a name is missing' $extract --blobs=ip, --to=g.h5
 runs no_blobs 2 'needs --blobs' $extract --to=g.h5
 runs no_weights 2 'needs --weights: the net has weights' "$CORTADO" extract --model=net.prototxt --blobs=ip --to=g.h5
 runs no_folder 3 'nowhere' $extract --blobs=ip --to=nowhere/f.h5
