@@ -236,5 +236,5 @@ fails uneven_nodes '\-\-ranks_per_node=3: 4 ranks cannot be as many on each node
 fails one_node '\-\-ranks_per_node=2: without --machine all ranks are on this node' --model=net.prototxt --ranks=4 --ranks_per_node=2
 fails many_nodes 'need 8 nodes, but the machine has 4' --model=net.prototxt --ranks=8 --machine=slow.prototxt
 fails no_machine 'did you mean "daint"' --model=net.prototxt --ranks=4 --machine=dain
-fails no_ranks '\-\-ranks=0: expected 1 to ' --model=net.prototxt --ranks=0
+fails no_ranks '\-\-ranks=0: expected a whole number, 1 to ' --model=net.prototxt --ranks=0
 finish
