@@ -112,12 +112,16 @@ static bool is_choice(const char *words, const char *text)
 
 static ct_status check_count(const char *text, long long least, long long most, const char *who)
 {
-    long long v = -1;
+    bool whole = isdigit((unsigned char)text[0]);
+    long long v = 0;
     char *end;
 
-    errno = 0;
-    if (isdigit((unsigned char)text[0])) v = strtoll(text, &end, 10);
-    if ((v >= least) && (v <= most) && (*end == '\0') && (errno == 0)) return CT_OK;
+    if (whole) {
+        errno = 0;
+        v = strtoll(text, &end, 10);
+        whole = (*end == '\0') && (errno == 0);
+    }
+    if (whole && (v >= least) && (v <= most)) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected a whole number, %lld to %lld", who, text, least,
                    most);
 }
