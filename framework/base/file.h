@@ -42,8 +42,8 @@ FILE *ct_file_create_stream(const char *path);
  *  is to be written. What killed jobs left is removed (ct_path_remove_leftovers()). */
 ct_status ct_file_check_writable(const char *path);
 /** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO, also where
- * it would take the place of a folder, a device or a pipe. What
- * killed jobs left of it is removed. */
+ *  it would take the place of a folder, a device or a pipe. What killed jobs left of it is removed.
+ */
 ct_status ct_file_write(const char *path, const void *data, size_t size);
 
 /* ---- names that files and folders have until they are whole */

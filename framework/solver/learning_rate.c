@@ -232,7 +232,6 @@ static ct_status check_values(const ct_solver_text *t, const lr_policy *policy)
     return check_least(t, policy);
 }
 
-/* The three ways to say how the rate rises at the start. */
 /* Where a warm-up begins. */
 static ct_status check_start(const ct_solver_text *t)
 {
@@ -251,6 +250,7 @@ static ct_status check_start(const ct_solver_text *t)
     return CT_OK;
 }
 
+/* The three ways to say how the rate rises at the start. */
 static ct_status check_warmup(const ct_solver_text *t, const lr_policy *policy)
 {
     const Ct__SolverParameter *p = t->p;
