@@ -1,12 +1,12 @@
 #include "framework/base/option.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/number.h"
 #include "framework/base/text.h"
 
 #define MAX_NEAR 64 /* options of a verb among which a near name is looked for */
@@ -112,16 +112,12 @@ static bool is_choice(const char *words, const char *text)
 
 static ct_status check_count(const char *text, long long least, long long most, const char *who)
 {
-    bool whole = isdigit((unsigned char)text[0]);
-    long long v = 0;
+    int64_t v;
     char *end;
 
-    if (whole) {
-        errno = 0;
-        v = strtoll(text, &end, 10);
-        whole = (*end == '\0') && (errno == 0);
-    }
-    if (whole && (v >= least) && (v <= most)) return CT_OK;
+    if ((text[0] != '-') && ct_number_integer(text, &end, &v) && (*end == '\0') && (v >= least) &&
+        (v <= most))
+        return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected a whole number, %lld to %lld", who, text, least,
                    most);
 }
